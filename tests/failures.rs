@@ -64,7 +64,12 @@ fn attempts_that_fail_are_logged_and_shown_before_their_job_is_given_up() {
         assert!(first.contains("job `p/in/2` failed, and attempt 2 is due at 20"), "{first}");
         assert!(first.contains("Z: no answer ("), "{first}");
         assert!(more.contains("1 more attempt of `p/work` failed in the last "), "{more}");
-        assert!(more.contains(", and their jobs are tried again; the last, `p/in/2`: no answer ("), "{more}");
+        assert!(
+            more.contains(
+                ", and their jobs are tried again; the last was `p/in/2`, and attempt 3 is due at 20"
+            ),
+            "{more}"
+        );
         let retry = &project.status("p/work", "p/in")["retry"];
         assert_eq!((&retry["job"], &retry["attempts"]), (&"p/in/2".into(), &2.into()), "{retry}");
         assert!(retry["why"].as_str().is_some_and(|why| why.starts_with("no answer (")), "{retry}");

@@ -285,6 +285,9 @@ fn a_kind_that_no_error_has_is_named_beside_those_that_there_are() {
         drop("TYPO"),
         "no open errors of the kind `TYPO`: the open ones are `failed` and `rejected`\n"
     );
+    let both =
+        project.tidegate(&["errors", "drop", "--kind", "failed", "--where", "error.index > 9", "--yes"]);
+    assert_eq!(both.done().stdout, "no open errors match\n");
     let filter = ["errors", "drop", "--where", "error.index > 1000", "--yes"];
     assert_eq!(project.tidegate(&filter).done().stdout, "no open errors match\n");
     assert_eq!(drop("rejected"), "1 error dropped\n");

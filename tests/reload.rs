@@ -304,6 +304,8 @@ fn a_setting_that_waits_for_a_restart_is_named_until_then() {
     project.write("mark.rhai", mark(2));
     assert!(project.tidegate(&["reload"]).done().stdout.contains("`workers` takes effect"));
     project.write("tidegate.toml", settings("2"));
+    let plan = project.tidegate(&["plan"]).failed(2).stdout;
+    assert!(plan.contains("workers") && !plan.contains("next start"), "{plan}");
     assert!(!project.tidegate(&["reload"]).done().stdout.contains("takes effect"));
     assert!(!names(&["status"]) && !names(&["plan"]));
     assert_eq!(version_of(&project, &mut running, 2), 2);

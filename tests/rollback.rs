@@ -90,7 +90,7 @@ fn a_deleted_pipeline_comes_back_from_the_history() {
     project.tidegate(&["rollback", "1"]).failed(1).says("generation 1 is in force already");
     let outcome = project.tidegate(&["rollback", "1", "--write", "--yes"]).done();
     assert!(outcome.stderr.contains("restored `p.toml`"), "{}", outcome.stderr);
-    assert_eq!(outcome.stdout, "nothing has changed: generation 1 stays in force\n");
+    assert_eq!(outcome.stdout, "generation 1 stays in force, and its files are restored\n");
     assert_eq!(project.read("p.toml"), before);
     running.wait_until("no refusal", || project.json(&["status"])["reload"]["refused"].is_null());
     assert_eq!(version_of(&project, &mut running, 3), 1);

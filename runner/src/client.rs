@@ -105,12 +105,27 @@ impl CommandTarget {
 
     /// As [`Self::of`], also for a configuration with mistakes.
     pub(crate) fn with_mistakes(config: &Path, options: &LoadOptions) -> Result<Self, Exit> {
-        match Generation::valid_part(config, options) {
-            Ok(configuration) => Ok(Arc::new(configuration).into()),
-            Err(diagnostics) => {
-                exit::show(&diagnostics);
-                Err(Exit::Configuration)
+        let diagnostics = match Generation::valid_part(config, options) {
+            // Without pipelines and state, the folder is another one than was meant.
+            Ok(part) if part.pipelines.is_empty() && !tidegate_store::exists(&part.data) => {
+                Generation::read(config, options).err()
             }
+            Ok(part) => return Ok(Arc::new(part).into()),
+            Err(diagnostics) => Some(diagnostics),
+        };
+        diagnostics.iter().for_each(exit::show);
+        Err(Exit::Configuration)
+    }
+
+    /// Asks the runner. `None`: no runner is running.
+    pub(crate) fn ask_runner(&self, query: Query) -> Result<Option<Answer>, Exit> {
+        let question = Question::Look(query);
+        match ipc::ask(&self.configuration.data, &question) {
+            Ok(Some(Ok(IpcAnswer::Answer(answer)))) => Ok(Some(answer)),
+            Ok(Some(Ok(_))) => Err(other_question()),
+            Ok(Some(Err(IpcRefusal::Closed(why) | IpcRefusal::Other(why)))) => Err(exit::fail(why)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(no_answer(&question, &error)),
         }
     }
 

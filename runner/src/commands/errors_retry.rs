@@ -312,7 +312,7 @@ impl<'a> Choice<'a> {
     /// Reports that no error was chosen. If others are open, a kind may be mistyped.
     fn none(&self) -> String {
         match &self.command.kind {
-            Some(kind) if !self.kinds.is_empty() => {
+            Some(kind) if !self.kinds.is_empty() && !self.kinds.contains(kind) => {
                 let kinds = listed(self.kinds.iter().map(String::as_str), "and");
                 format!("no open errors of the kind `{kind}`: the open ones are {kinds}")
             }

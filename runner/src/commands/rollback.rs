@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::plan::described;
 use super::reload::print_outcome;
-use crate::cli::RollbackCommand;
-use crate::client::{CommandTarget, options, other_question, print_painted, print_text};
+use crate::cli::{Format, RollbackCommand};
+use crate::client::{CommandTarget, options, other_question, print_json, print_painted, print_text};
 use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
@@ -33,7 +33,11 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
         && in_force(&place)? == Some(generation)
     {
         restore(&place, generation)?;
-        return print_outcome(Reloaded::Unchanged { generation }, command.format);
+        if command.format == Format::Json {
+            return print_outcome(Reloaded::Unchanged { generation }, command.format);
+        }
+        print_text(&format!("generation {generation} stays in force, and its files are restored"));
+        return Ok(Exit::Done);
     }
     let Some(outcome) = place.roll_back(command.generation)? else {
         return without_runner(&place, command);
@@ -49,8 +53,8 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
 
 /// The generation that a runner carries out. Its files may have changed since.
 fn in_force(place: &CommandTarget) -> Result<Option<u64>, Exit> {
-    match place.ask_if_any(Query::Status { lanes: 0 })? {
-        Some((Answer::Status(status), _)) => Ok(status.reload.map(|reload| reload.generation)),
+    match place.ask_runner(Query::Status { lanes: 0 })? {
+        Some(Answer::Status(status)) => Ok(status.reload.map(|reload| reload.generation)),
         Some(_) => Err(other_question()),
         None => Ok(None),
     }
@@ -66,11 +70,21 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
         None => before_last(place)?,
     };
     restore(place, generation)?;
-    print_text(&format!("the files are those of generation {generation}: the next `tidegate run` uses them"));
     // Only a runner gives renamed parts their earlier names back, so a step may begin anew.
-    if let Answer::Plan(Planned::Plan(plan)) = place.ask(Query::Plan)?
-        && !plan.is_empty()
-    {
+    let plan = match place.ask(Query::Plan) {
+        Ok(Answer::Plan(Planned::Plan(plan))) => Some(plan),
+        Ok(Answer::Plan(Planned::Mistakes { .. })) => {
+            exit::warn("the restored files have mistakes, which `tidegate check` shows");
+            None
+        }
+        // The files are restored, whether the plan can be made or not.
+        Ok(_) | Err(_) => None,
+    };
+    if command.format == Format::Json {
+        return Ok(print_json(&serde_json::json!({ "generation": generation, "plan": plan }), Exit::Done));
+    }
+    print_text(&format!("the files are those of generation {generation}: the next `tidegate run` uses them"));
+    if let Some(plan) = plan.filter(|plan| !plan.is_empty()) {
         print_text("\nchanges by that run:");
         print_painted(&described(&plan, width(), console::prints_colours()));
     }

@@ -293,7 +293,7 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
         remarks.push(format!("{} more lanes are held", grouped(step.more_held_lanes)));
     }
     match (&step.held_behind, &step.retry) {
-        (Some(first), Some(retry)) if first.job == retry.job => {
+        (Some(first), Some(retry)) if retry.job.split(" + ").any(|job| job == first.job) => {
             let RetryStatus { attempts, why, .. } = retry;
             let (held, times) = (held_back(first, now), times_in_words(*attempts));
             remarks.push(format!("{held}; it failed {times}: {}", on_one_line(why)));
@@ -341,9 +341,13 @@ fn held_back(HeldBehind { job, until }: &HeldBehind, now: Timestamp) -> String {
 }
 
 fn tried_again(RetryStatus { job, due, attempts, why }: &RetryStatus, now: Timestamp) -> String {
-    let due = times::read(due).map_or_else(|| due.clone(), |due| times::due(due, now));
+    let again = match times::read(due) {
+        Some(due) if due <= now => "is due for another attempt".to_owned(),
+        Some(due) => format!("is tried again {}", times::due(due, now)),
+        None => format!("is tried again at {due}"),
+    };
     let times = times_in_words(*attempts);
-    format!("{job} failed {times}, and is tried again {due}: {}", on_one_line(why))
+    format!("{job} failed {times}, and {again}: {}", on_one_line(why))
 }
 
 fn times_in_words(count: u32) -> String {

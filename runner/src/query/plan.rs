@@ -57,6 +57,7 @@ pub(super) fn plan(
     let state = store.at_one_moment(|store| state(store, configuration, run))?;
     let mut plan = Plan::between(&old, next.digest(), &state);
     if let Some(run) = run {
+        plan.keep_waiting(&run.waiting_for_restart(next.digest()));
         plan.notes.extend(unchanged_since_start(run, &old, next.digest()));
     }
     plan.refused = match run {

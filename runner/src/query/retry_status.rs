@@ -7,8 +7,8 @@ use tidegate_config::{InputRef, Step};
 use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 
 /// Jobs that are searched for a failed one, and bytes of them. Others wait for a time that their code has set.
-const RETRIES: usize = 100;
-const RETRIES_BYTES: usize = 256 << 10;
+const RETRIES: usize = 1_000;
+const RETRIES_BYTES: usize = 4 << 20;
 
 /// A failed job that waits for its next attempt.
 #[derive(Clone, Debug, Serialize, Deserialize)]

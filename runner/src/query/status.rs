@@ -79,7 +79,7 @@ pub(crate) fn statuses(
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
             look.add_held_lanes(status)?;
-            if status.delayed > 0 {
+            if store.parked_totals(&step.address)?.delayed > 0 {
                 status.retry = retry_status::next_retry(store, step)?;
             }
             status.delayed = status.delayed.saturating_sub(unmatched.iter().sum());

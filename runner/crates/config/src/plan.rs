@@ -164,11 +164,17 @@ impl Plan {
         let change = self.push(PartKind::Runner, String::new(), PlanAction::Change);
         change.aspects = words(&aspects, RunnerAspect::as_str);
         change.settings = settings(old.runner.changes(&new.runner));
-        let waits = aspects.iter().filter(|aspect| !aspect.applies_at_reload());
-        let waits: Vec<&str> = waits.map(|aspect| aspect.as_str()).collect();
-        if !waits.is_empty() {
-            let takes = if waits.len() == 1 { "takes" } else { "take" };
-            change.effects.push(format!("{} {takes} effect at the next start only", waits.join(", ")));
+        let waits: Vec<RunnerAspect> =
+            aspects.into_iter().filter(|aspect| !aspect.applies_at_reload()).collect();
+        change.effects.extend(next_start(&waits));
+    }
+
+    /// Names only those settings of the runner that wait for its next start: a value with which it started needs none.
+    pub fn keep_waiting(&mut self, waiting: &[RunnerAspect]) {
+        for change in self.changes.iter_mut().filter(|change| change.kind == PartKind::Runner) {
+            let is_changing = |aspect: &RunnerAspect| change.aspects.iter().any(|one| one == aspect.as_str());
+            let waits: Vec<RunnerAspect> = waiting.iter().copied().filter(is_changing).collect();
+            change.effects = next_start(&waits).into_iter().collect();
         }
     }
 
@@ -204,6 +210,12 @@ impl Plan {
             }
         }
     }
+}
+
+fn next_start(waits: &[RunnerAspect]) -> Option<String> {
+    let takes = if waits.len() == 1 { "takes" } else { "take" };
+    let waits: Vec<&str> = waits.iter().map(|aspect| aspect.as_str()).collect();
+    (!waits.is_empty()).then(|| format!("{} {takes} effect at the next start only", waits.join(", ")))
 }
 
 impl RunnerAspect {

@@ -54,7 +54,7 @@ pub struct Dispatcher {
     stage: RunStage,
     /// Steps that may act with the next event. An event costs the same with any number of idle steps beside them.
     attention: BTreeSet<usize>,
-    /// Steps that acted while all workers were busy, and may start batches when one is free.
+    /// Steps with batches that acted while all workers were busy, and may start some when one is free.
     unserved: BTreeSet<usize>,
     /// Steps that have a batch for a worker and found all of them busy, with the time since which they do.
     starved: BTreeMap<usize, Timestamp>,
@@ -451,7 +451,7 @@ impl Dispatcher {
         let (bounds, next_batch) = (&self.bounds, &mut self.next_batch);
         let mut capacity = WorkerCapacity { bounds, paused, free: &mut free, is_short: false, next_batch };
         step.machine.run(&mut capacity, now, commands);
-        let is_short = capacity.is_short;
+        let (is_short, has_batches) = (capacity.is_short, step.machine.is_busy(true));
         self.free_slots -= given - free;
         if commands.len() > before {
             self.attention.insert(position);
@@ -462,7 +462,7 @@ impl Dispatcher {
         if is_short {
             self.starved.entry(position).or_insert(now);
         }
-        if self.free_slots == 0 {
+        if self.free_slots == 0 && has_batches {
             self.unserved.insert(position);
         }
     }

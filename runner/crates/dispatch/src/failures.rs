@@ -113,11 +113,22 @@ impl FailureLog {
         Some(FailureLine { step, cause, jobs: 1, within: None, last: first })
     }
 
-    /// Time at which [`Self::tick`] has work. Jobs that are tried again need none: their next attempts are events.
+    /// Time at which [`Self::tick`] has work for jobs that failed permanently.
     #[must_use]
     pub fn wakes(&self) -> Option<Timestamp> {
-        let lasting = self.windows.iter().filter(|((_, cause), _)| cause.ending != Ending::TriedAgain);
-        lasting.map(|(_, window)| window.since + WINDOW).min()
+        let of_jobs = self.windows.iter().filter(|((_, cause), _)| cause.ending != Ending::TriedAgain);
+        of_jobs.map(|(_, window)| window.since + WINDOW).min()
+    }
+
+    /// Time at which [`Self::tick`] has a count of attempts to report. Only a real clock needs it: no decision depends
+    /// on it.
+    #[must_use]
+    pub fn reports_attempts(&self) -> Option<Timestamp> {
+        let counted = self
+            .windows
+            .iter()
+            .filter(|((_, cause), window)| cause.ending == Ending::TriedAgain && window.last.is_some());
+        counted.map(|(_, window)| window.since + WINDOW).min()
     }
 
     /// Returns lines for the windows that are over. A cause without failures in its window is removed.
@@ -197,19 +208,22 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_are_tried_again_are_counted_and_wake_nothing() {
+    fn attempts_that_are_tried_again_are_counted_beside_the_jobs_that_failed() {
         let again = |indices| {
             let failed = failed("failed", indices);
             Failed { cause: FailureCause { ending: Ending::TriedAgain, ..failed.cause.clone() }, ..failed }
         };
         let mut log = FailureLog::default();
         assert_eq!(shown(log.note(0, again(1..=3), Timestamp(5))), ["0: failed 1 first p/in/1"]);
-        assert_eq!(log.wakes(), None);
+        assert_eq!((log.wakes(), log.reports_attempts()), (None, Some(Timestamp(60_005))));
         // A final failure is another cause.
         assert_eq!(shown(log.note(0, failed("failed", 3..=3), Timestamp(7))), ["0: failed 1 first p/in/3"]);
         assert_eq!(log.wakes(), Some(Timestamp(60_007)));
-        assert_eq!(shown(log.tick(Timestamp(90_005))), ["0: failed 2 90000 p/in/3"]);
-        assert_eq!(log.wakes(), None);
+        assert_eq!(shown(log.tick(Timestamp(60_005))), ["0: failed 2 60000 p/in/3"]);
+        // Nothing was counted since.
+        assert_eq!((log.wakes(), log.reports_attempts()), (Some(Timestamp(60_007)), None));
+        assert_eq!(log.tick(Timestamp(120_005)), []);
+        assert_eq!((log.wakes(), log.reports_attempts()), (None, None));
     }
 
     #[test]

@@ -402,7 +402,9 @@ impl StepMachine for QueuedStep {
         if self.end > Halting::No {
             return None;
         }
-        let late = self.late.first().and_then(|&(due, _)| due.time());
+        // The end of the outputs in flight starts others.
+        let may_deliver = self.batches.late() < self.late_batches_max;
+        let late = self.late.first().filter(|_| may_deliver).and_then(|&(due, _)| due.time());
         // Behind the first job of the step, the end of that job starts others.
         let is_measuring = !self.uses_pool && !self.sizing.is_measured() && !self.batches.is_empty();
         // The end of a claimed job starts others.

@@ -247,6 +247,11 @@ impl Coordinator {
             .min()
     }
 
+    /// Time at which [`Self::tick`] has something to log, and nothing to decide.
+    pub(crate) fn logs(&self) -> Option<Timestamp> {
+        self.failures.reports_attempts()
+    }
+
     /// Sets whether jobs will be pushed before the run may end. The next event has the effect.
     pub(crate) fn expect_pushes(&mut self, expects: bool) {
         self.expects_pushes = expects;
@@ -486,6 +491,7 @@ impl Coordinator {
         let Step { address, inputs, .. } = &**declared;
         // A step of an earlier generation stops under the name that it has now.
         let present = self.generation.configuration.steps.get(step).map(|step| &step.address);
+        let position = Some(step);
         let (step, since) = (present.unwrap_or(address).clone(), now);
         if is_another {
             // One line for each job that it had begun would hide the first.
@@ -496,7 +502,7 @@ impl Coordinator {
         let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
         let (index, at) = at.unzip();
         self.stops.push(StepStop { step: step.clone(), since, at, job: input.zip(index), why });
-        self.halts.push(Halt { step, why: whole });
+        self.halts.push(Halt { step, position, why: whole });
     }
 
     /// Requests that the stops of steps be recorded.

@@ -160,6 +160,8 @@ impl ReloadHealth {
 #[derive(Clone, Debug)]
 pub struct Halt {
     pub step: Address,
+    /// Its position; `None` for the source of a command.
+    pub(crate) position: Option<usize>,
     /// Reason: a sentence fragment.
     pub why: String,
 }

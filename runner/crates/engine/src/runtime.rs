@@ -295,7 +295,7 @@ impl Runtime {
 
     /// Time until which to wait for a message; `None`: without a limit.
     fn next_deadline(&self) -> Option<Instant> {
-        let wakes = self.coordinator.wakes(self.clock.now());
+        let wakes = self.coordinator.wakes(self.clock.now()).into_iter().chain(self.coordinator.logs()).min();
         let wakes = wakes.map(|wakes| Instant::now() + wakes.since(self.clock.now()).min(LONGEST_WAIT));
         wakes.into_iter().chain(self.deadline).chain(self.workers.next_long()).min()
     }

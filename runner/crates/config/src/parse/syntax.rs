@@ -50,12 +50,11 @@ pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed
             }
             report_duplicate(reading, text, tree.get_ref(), span);
         } else if let Some((at, help)) = decimal_comma(text, span.start) {
-            let message = "syntax: a number is written with a point";
+            let message = "syntax: a number cannot have a comma";
             reading.report(Diagnostic::error_at(&reading.place(at), message).help(help));
         } else {
             let (message, mut help) = words(error.message());
-            let quotes = line_of(text, span.start).matches('"').count();
-            if message.starts_with("missing comma") && quotes % 2 == 1 {
+            if message.starts_with("missing comma") && quotes(line_of(text, span.start)) % 2 == 1 {
                 help = Some("a quote is missing in this line: a text has one at both ends");
             }
             let diagnostic = Diagnostic::error_at(&reading.place(span), format!("syntax: {message}"));
@@ -86,13 +85,23 @@ fn decimal_comma(text: &str, offset: usize) -> Option<(Range<usize>, String)> {
     let (comma, _) = line.match_indices(',').find(|&(at, _)| {
         let digits = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let before = line[..at - digits].trim_end_matches(['-', '+']).trim_end();
-        digits > 0 && before.ends_with('=') && is_digit(bytes.get(at + 1))
+        let is_value = before.ends_with('=') && quotes(before) % 2 == 0 && !before.contains('#');
+        digits > 0 && is_value && is_digit(bytes.get(at + 1))
     })?;
     let first = line[..comma].rfind('=')? + 1;
     let first = first + line[first..].len() - line[first..].trim_start().len();
     let rest = line[comma + 1..].bytes().take_while(u8::is_ascii_digit).count();
     let end = comma + 1 + rest;
-    Some((start + first..start + end, format!("write `{}`", line[first..end].replace(',', "."))))
+    let number = &line[first..end];
+    let with_point = format!("write `{}`", number.replace(',', "."));
+    let help =
+        if rest == 3 { format!("{with_point}, or `{}`", number.replace(',', "_")) } else { with_point };
+    (offset >= start + first).then(|| (start + first..start + end, help))
+}
+
+/// Number of quotes that begin or end a text.
+fn quotes(line: &str) -> usize {
+    line.matches('"').count() - line.matches("\\\"").count()
 }
 
 fn is_duplicate(error: &Error) -> bool {

@@ -438,8 +438,8 @@ impl OrderedStep {
         }
     }
 
-    /// Stops the step. Batches that run or are being committed are awaited, the others are dropped. The outputs of a
-    /// commit that comes behind the one that halts have readers.
+    /// Stops the step. Batches that run or are being committed are awaited, the others are dropped. The run must not end
+    /// before the readers of their outputs have taken these.
     pub(crate) fn halt(&mut self, commands: &mut Vec<Command>) {
         self.halt_but_for(OrderedBatch::is_awaited, commands);
     }

@@ -53,7 +53,7 @@ impl Coordinator {
                 if let Some(queue) = self.generation.configuration.queues.get(ended.queue.0) {
                     let source = queue.address.clone();
                     tracing::error!(target: log_target::SOURCE, %source, "the source stops: {why}");
-                    self.halts.push(Halt { step: source, why });
+                    self.halts.push(Halt { step: source, position: None, why });
                 }
             }
             (EndNote::Again(_) | EndNote::Nothing, _) => {}

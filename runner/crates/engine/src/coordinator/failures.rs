@@ -91,7 +91,7 @@ fn log_retries(FailureLine { cause, jobs, within, last, .. }: &FailureLine, step
             tracing::warn!(
                 target: log_target::ENGINE,
                 %step, %kind,
-                "{more} of `{step}` failed in the last {within}, and their jobs are tried again; the last, `{job}`: {why}"
+                "{more} of `{step}` failed in the last {within}, and their jobs are tried again; the last was `{job}`, and {next}: {why}"
             );
         }
     }

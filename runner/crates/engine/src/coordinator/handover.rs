@@ -83,7 +83,7 @@ impl Coordinator {
         stats.restart();
         self.steps.insert(position, StepState::new(declared.clone(), epoch, next, stats));
         self.dispatcher.install(position, plan);
-        self.halts.retain(|halt| halt.step != declared.address);
+        self.halts.retain(|halt| halt.position != Some(position));
         // Before its pending jobs: it would be asked about them.
         if monitor_paused {
             self.pause_monitor(position, true, now);

@@ -12,7 +12,7 @@ use crate::generation::step_changes::{StepDifference, difference, must_wait};
 use crate::report::ReloadOutcome;
 use crate::runtime::message::{ReloadRequest, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
-use tidegate_config::{PushSource, Source, SourceKind};
+use tidegate_config::{Configuration, PushSource, Source, SourceKind};
 use tidegate_dispatch::{Command, Event};
 use tidegate_model::{Address, Restart, Timestamp};
 
@@ -63,6 +63,7 @@ impl Coordinator {
         let generation = Arc::clone(&reload.request.generation);
         actions.push(Action::Publish(Arc::clone(&generation)));
         let earlier = std::mem::replace(&mut self.generation, Arc::clone(&generation));
+        let before = Arc::clone(&earlier.configuration);
         self.watch_swap(earlier, reload.request.rolls_back.is_none(), now, actions);
         self.ticks.add(swapped.tickers);
         if !self.stopping {
@@ -72,12 +73,9 @@ impl Coordinator {
         self.lets_go = super::timers::first_look(&generation.configuration);
         self.dispatcher.set_unbounded(self.is_unbounded());
         if !self.stopping {
-            let before: Vec<DeclaredStep> = self.steps.iter().map(|state| state.declared.clone()).collect();
-            for declared in &before {
-                // The step of the new name reports for itself.
-                if self.is_renamed(declared) {
-                    self.halts.retain(|halt| halt.step != declared.address);
-                }
+            let steps: Vec<DeclaredStep> = self.steps.iter().map(|state| state.declared.clone()).collect();
+            for declared in &steps {
+                self.forget_halt_of_renamed(declared, &before);
                 self.follow_generation(declared, now, commands);
             }
             self.remove_handed_over(&generation, now, commands);
@@ -148,9 +146,15 @@ impl Coordinator {
     }
 
     /// Whether a step has another name in the current generation.
-    fn is_renamed(&self, declared: &DeclaredStep) -> bool {
-        let step = self.generation.configuration.steps.get(declared.position);
-        step.is_some_and(|step| step.address != declared.address)
+    /// A step that is renamed reports its stop under the new name. `before`: the configuration that was in force, which
+    /// the step may not have followed yet.
+    fn forget_halt_of_renamed(&mut self, declared: &DeclaredStep, before: &Configuration) {
+        let position = declared.position;
+        let Some(step) = self.generation.configuration.steps.get(position) else { return };
+        let had_name = before.steps.get(position).is_none_or(|before| before.address == step.address);
+        if declared.address != step.address || !had_name {
+            self.halts.retain(|halt| halt.position != Some(position));
+        }
     }
 
     fn declare(&mut self, position: usize, declared: DeclaredStep) {

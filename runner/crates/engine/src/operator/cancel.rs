@@ -161,9 +161,12 @@ pub fn may_cancel(step: &Step, waiting: bool, drop: bool) -> Result<(), String> 
     let reads_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
     let may_cancel = step.picks().is_some() && reads_queue;
     if !may_cancel && waiting {
+        let way = match step.errors {
+            None => "; with an error queue (`errors = \"…\"`) it does not stop at a job that fails",
+            Some(_) => "",
+        };
         return Err(format!(
-            "step `{address}` takes its jobs in order: a job that it has not finished cannot be cancelled; \
-             one that fails makes way if the step has an error queue (`errors = \"…\"`)"
+            "step `{address}` takes its jobs in order: only jobs that wait for another attempt can be cancelled{way}"
         ));
     }
     Ok(())

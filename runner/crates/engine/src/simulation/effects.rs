@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use super::history::{History, rename_key};
+use super::history::{History, NamedJob, rename_key};
 use crate::batch::input::BatchInput;
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::request::BatchJobs;
@@ -26,15 +26,6 @@ pub(crate) struct Effects {
     returned: BTreeMap<Address, BTreeSet<ParkedKey>>,
     /// Printed lines by sink, one part for each time it was opened.
     pub(crate) printed: Arc<Mutex<BTreeMap<Address, Vec<Printed>>>>,
-}
-
-/// Job that is attempted again.
-#[derive(Debug)]
-pub(crate) struct NamedJob {
-    /// Inputs by their present names, and the indices there.
-    pub(crate) now: Vec<(String, u64)>,
-    /// Inputs as the attempt names them.
-    pub(crate) attempted: Vec<(String, u64)>,
 }
 
 /// Input of a job, and its index there.

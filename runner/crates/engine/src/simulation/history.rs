@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::effects::NamedJob;
 use super::pass::{Pass, TakenOver};
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Due, NameHistory, NamedKind, NamesSince, Origin, RenamedPart, Stamp};
@@ -27,6 +26,15 @@ pub(crate) struct History {
     pub(crate) displaced: BTreeMap<Address, Vec<Row>>,
     /// Versions of the scripts, in the order in which they were in force.
     pub(crate) versions: Vec<u64>,
+}
+
+/// Job that is attempted again.
+#[derive(Debug)]
+pub(crate) struct NamedJob {
+    /// Inputs by their present names, and the indices there.
+    pub(crate) now: Vec<(String, u64)>,
+    /// Inputs as the attempt names them.
+    pub(crate) attempted: Vec<(String, u64)>,
 }
 
 /// Job on a queue.

@@ -45,9 +45,7 @@ impl Store {
     ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
         // Jobs that were put back are due at once, and numbers start above 0.
         let after = ParkedPosition { due: Some(Due::At(Timestamp::EARLIEST)), id: ParkedId(0) };
-        let mut found = self.due(step, Due::Never, Some(after), jobs, bytes)?;
-        found.retain(|(_, job)| matches!(job.due, Due::At(_)));
-        Ok(found)
+        self.due(step, Due::At(Timestamp(i64::MAX)), Some(after), jobs, bytes)
     }
 
     /// The parked jobs with these keys; `None` for missing ones.
