@@ -182,7 +182,7 @@ fn seeds_of_held_lanes_that_once_failed_pass() {
 
 #[test]
 fn seeds_of_steps_whose_queuer_changes_and_once_failed_pass() {
-    for seed in [1814, 1980, 3458, 11_869, 16_008] {
+    for seed in [1814, 1980, 3458, 11_869, 14_508, 16_008] {
         play::play_changing_rules(seed);
     }
 }

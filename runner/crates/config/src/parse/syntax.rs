@@ -85,7 +85,7 @@ fn decimal_comma(text: &str, offset: usize) -> Option<(Range<usize>, String)> {
     let (comma, _) = line.match_indices(',').find(|&(at, _)| {
         let digits = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let before = line[..at - digits].trim_end_matches(['-', '+']).trim_end();
-        let is_value = before.ends_with('=') && quotes(before) % 2 == 0 && !before.contains('#');
+        let is_value = before.ends_with('=') && quotes(before).is_multiple_of(2) && !before.contains('#');
         digits > 0 && is_value && is_digit(bytes.get(at + 1))
     })?;
     let first = line[..comma].rfind('=')? + 1;

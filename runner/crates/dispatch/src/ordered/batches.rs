@@ -336,7 +336,7 @@ impl OrderedStep {
     /// A halted step commits nothing more; its running batches only return their workers.
     fn drop_ended(&mut self) {
         if self.halted {
-            self.batches.retain(|batch| batch.is_awaited());
+            self.batches.retain(OrderedBatch::is_awaited);
         }
     }
 

@@ -320,7 +320,7 @@ impl Waiting {
                 "{index} is {at:?}, and this is attempt {number}: {self:#?}"
             );
             match &outcome {
-                Outcome::Held => _ = self.picking.holds.insert(id, now + self.plan.hold()),
+                Outcome::Held => _ = self.picking.holds.insert(id, (now, now + self.plan.hold())),
                 Outcome::Pending(_) => {
                     let forgotten = self.tellers.has_said(index, ExternalStatus::Unknown)
                         || self.plan.gives_up_as().any(|status| status == ExternalStatus::Unknown);

@@ -25,8 +25,8 @@ pub(crate) struct Picking {
     gate: Option<(bool, i64)>,
     /// Time before which nothing starts, because a job found the gate closed.
     held_until: Option<i64>,
-    /// End of the wait that the jobs of a batch require, by batch.
-    pub(crate) holds: BTreeMap<BatchId, i64>,
+    /// Beginning and end of the wait that the jobs of a batch require, by batch.
+    pub(crate) holds: BTreeMap<BatchId, (i64, i64)>,
     paused: bool,
     monitor_paused: bool,
     /// Held lanes that were reported.
@@ -129,7 +129,9 @@ impl Waiting {
         }
         self.picking.stood = stands;
         for (_, id) in delivered.iter().filter(|(of, _)| *of == step) {
-            let until = self.picking.holds.remove(id);
+            // The clock may have been set forward for the attempt alone, and back since.
+            let hold = self.picking.holds.remove(id).filter(|&(since, _)| since <= now);
+            let until = hold.map(|(_, until)| until);
             self.picking.held_until = self.picking.held_until.max(until);
         }
     }
