@@ -21,20 +21,23 @@ pub(crate) struct History {
     /// Steps with a requested replay.
     pub(crate) replayed: BTreeSet<Address>,
     /// Inputs of jobs that were attempted again, as the last attempt named them: by step, and by present names.
-    pub(crate) attempted: BTreeMap<(Address, Vec<(String, u64)>), Vec<(String, u64)>>,
+    pub(crate) attempted: BTreeMap<(Address, NamedInputs), NamedInputs>,
     /// Jobs of queues whose names went to other queues, by name.
     pub(crate) displaced: BTreeMap<Address, Vec<Row>>,
     /// Versions of the scripts, in the order in which they were in force.
     pub(crate) versions: Vec<u64>,
 }
 
+/// Inputs of a job by name, and its index there.
+pub(crate) type NamedInputs = Vec<(String, u64)>;
+
 /// Job that is attempted again.
 #[derive(Debug)]
 pub(crate) struct NamedJob {
-    /// Inputs by their present names, and the indices there.
-    pub(crate) now: Vec<(String, u64)>,
+    /// Inputs by their present names.
+    pub(crate) now: NamedInputs,
     /// Inputs as the attempt names them.
-    pub(crate) attempted: Vec<(String, u64)>,
+    pub(crate) attempted: NamedInputs,
 }
 
 /// Job on a queue.
