@@ -512,7 +512,9 @@ impl World {
             let mut sinks = self.configuration.sinks.iter().filter(is_its_file);
             sinks.find_map(|sink| store.sink_in(&sink.address, path.to_str()).unwrap().filter(is_own))
         };
-        let position = positions.into_iter().map(|(_, at)| at).find(is_own).or_else(returned);
+        // A sink that has another name may have opened the file before, and written nothing.
+        let own = positions.into_iter().map(|(_, at)| at).filter(is_own).max_by_key(|at| at.offset);
+        let position = own.or_else(returned);
         let position = position.map(|at| Committed { offset: at.offset, open: at.open });
         let is_left = position.is_none() && self.files.contains(path);
         (!is_left).then(|| position.unwrap_or_default())
