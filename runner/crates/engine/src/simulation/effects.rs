@@ -20,6 +20,8 @@ pub(crate) struct Effects {
     given: HashMap<(DeliveryHash, Vec<String>), Vec<u8>>,
     /// Attempts by step that may have been seen and are not delivered.
     attempted: BTreeMap<Address, BTreeSet<Place>>,
+    /// Steps with a batch in this run that halts them. Its delivery ends the records of the attempts behind it.
+    pub(crate) halting: BTreeSet<Address>,
     /// Jobs of `at-most-once` steps, from the possible commit of their progress until their delivery.
     promised: BTreeMap<Address, BTreeSet<Place>>,
     /// Redelivered jobs of these steps.
@@ -113,6 +115,9 @@ impl Effects {
             match kind {
                 NamedKind::Step => {
                     rename_key(&mut self.attempted, from, to);
+                    if self.halting.remove(from) {
+                        self.halting.insert(to.clone());
+                    }
                     rename_key(&mut self.promised, from, to);
                     rename_key(&mut self.returned, from, to);
                 }
@@ -150,6 +155,10 @@ impl Effects {
             history.steps.get_mut(&step).unwrap().passes.last_mut().unwrap().lost.returned += rows.len();
         }
         let snapshots = store.all_snapshots().unwrap();
+        for step in std::mem::take(&mut self.halting) {
+            // Its delivery may be durable, and no notice of it was heard.
+            self.attempted.remove(&step);
+        }
         for (step, places) in &mut self.attempted {
             let known = &history.steps[step];
             places.retain(|&(input, index)| index >= known.next()[input]);

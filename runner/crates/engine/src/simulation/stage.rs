@@ -127,6 +127,7 @@ pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
 impl Stage<'_> {
     fn play(&mut self, perils: Perils) -> Result<RunOutcome, Crash> {
         self.begin();
+        self.world.effects.halting.clear();
         let opened = self.committer.open();
         self.committed(opened)?;
         self.start();
@@ -248,7 +249,14 @@ impl Stage<'_> {
     fn hear(&mut self, message: Message) -> Result<(), Crash> {
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(Some(&message));
-        let current = self.current.get().number;
+        let current = self.current.get();
+        if let Message::Ran { step, ran, .. } = &message
+            && ran.halt.is_some()
+            && let Some(step) = current.configuration.steps.get(*step)
+        {
+            self.world.effects.halting.insert(step.address.clone());
+        }
+        let current = current.number;
         let taken_in = self.coordinator.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
