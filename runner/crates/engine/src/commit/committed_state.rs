@@ -50,8 +50,8 @@ pub(crate) struct CommittedStep {
     pub(crate) declared: DeclaredStep,
     /// By input.
     pub(crate) progress: Vec<Progress>,
-    /// Snapshots of undelivered batches: the number of each, by the number of its batch. The rest of a split batch
-    /// keeps the number, so that the numbers have the order of the batches.
+    /// Numbers of the snapshots of undelivered batches, by batch. They have the order in which the batches were begun; the
+    /// rest of a split batch keeps the number.
     pub(crate) snapshots: BTreeMap<u64, u64>,
     /// `None`: the step has no queue for events.
     pub(crate) events: Option<StepEvents>,
@@ -65,8 +65,8 @@ pub(crate) struct PendingCommit {
     pub(crate) changes: Changes,
     /// Progress after the commit, by step and input.
     progress: ByInput,
-    /// Snapshots of rests of split batches in the group: the number of each, by step and batch.
-    rests: BTreeMap<(usize, u64), u64>,
+    /// Numbers of the snapshots that the group writes, by step and batch.
+    numbers: BTreeMap<(usize, u64), u64>,
     /// Events by step. Their appends are behind those of the deliveries.
     pub(crate) events: BTreeMap<usize, PendingEvents>,
 }
@@ -225,8 +225,8 @@ impl CommittedState {
         now: Timestamp,
     ) -> PendingCommit {
         let changes = Changes { now, ..Changes::default() };
-        let (progress, rests, events) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut page = PendingCommit { changes, progress, rests, events };
+        let (progress, numbers, events) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut page = PendingCommit { changes, progress, numbers, events };
         for entry in group {
             match entry {
                 StepChange::Begin(begin) => self.begin(begin, &mut page),
@@ -269,17 +269,29 @@ impl CommittedState {
                 let names = self.names(&begin.step);
                 page.changes.parked.extend(begin.rows.iter().map(|row| parked(row, names)));
             }
-            DurabilityBarrier::Snapshot => {
-                let snapshot = self.snapshot(&begin.step, begin.id.0, &begin.jobs, page.changes.now);
-                page.changes.snapshots.extend(snapshot);
-            }
+            DurabilityBarrier::Snapshot => self.add_snapshot(begin, page),
             DurabilityBarrier::Progress => {
                 // The record does not restore the jobs: it counts the jobs that a crash loses.
-                let snapshot = self.snapshot(&begin.step, begin.id.0, &begin.jobs, page.changes.now);
-                page.changes.snapshots.extend(snapshot);
+                self.add_snapshot(begin, page);
                 self.account(&begin.step, &begin.jobs, page);
             }
         }
+    }
+
+    /// Adds the snapshot of a batch. Its number follows those of all batches that were begun before: the rest of a batch
+    /// that was split before it was begun has a later number than the batches behind it.
+    fn add_snapshot(&self, begin: &BeginBatch, page: &mut PendingCommit) {
+        let position = begin.step.position;
+        let committed = self.steps.get(position).map(|step| &step.snapshots);
+        let committed = committed.into_iter().flat_map(BTreeMap::values);
+        let written = page.numbers.range((position, 0)..=(position, u64::MAX)).map(|(_, number)| number);
+        let after = committed.chain(written).max().map_or(0, |last| last + 1);
+        let number = begin.id.0.max(after);
+        let snapshot = self.snapshot(&begin.step, number, &begin.jobs, page.changes.now);
+        if snapshot.is_some() {
+            page.numbers.insert((position, begin.id.0), number);
+        }
+        page.changes.snapshots.extend(snapshot);
     }
 
     fn deliver(&self, delivery: &Delivery, page: &mut PendingCommit) {
@@ -302,11 +314,14 @@ impl CommittedState {
             page.progress(self, delivery.step.position, span.input).counters.taken += span.jobs;
         }
         let number = self.snapshot_number(delivery.step.position, delivery.id.0, page);
-        self.settle_snapshots(&delivery.step, Some(number), page);
+        if let Some(number) = number {
+            self.settle_snapshots(&delivery.step, Some(number), page);
+        }
         if let Some((rest, jobs)) = &delivery.rest {
+            let number = number.unwrap_or(delivery.id.0);
             let snapshot = self.snapshot(&delivery.step, number, jobs, page.changes.now);
             page.changes.snapshots.extend(snapshot);
-            page.rests.insert((delivery.step.position, rest.0), number);
+            page.numbers.insert((delivery.step.position, rest.0), number);
         }
         if let Some(keep) = delivery.step.configuration().keeps_records(&delivery.step) {
             let keep_until = Some(page.changes.now + keep);
@@ -411,10 +426,10 @@ impl CommittedState {
         }
     }
 
-    /// Number of the snapshot of a batch.
-    fn snapshot_number(&self, step: usize, batch: u64, page: &PendingCommit) -> u64 {
+    /// Number of the snapshot of a batch, if it has one.
+    fn snapshot_number(&self, step: usize, batch: u64, page: &PendingCommit) -> Option<u64> {
         let committed = || self.steps.get(step)?.snapshots.get(&batch);
-        page.rests.get(&(step, batch)).or_else(committed).copied().unwrap_or(batch)
+        page.numbers.get(&(step, batch)).or_else(committed).copied()
     }
 
     /// Removes the snapshot with this number, or all snapshots of the step.
@@ -493,11 +508,8 @@ impl CommittedState {
             let delivery = match entry {
                 StepChange::Begin(begin) => {
                     self.settle_places(&begin.step, &begin.places);
-                    if begin.before != DurabilityBarrier::Nothing
-                        && begin.jobs.returned.is_empty()
-                        && begin.rows.is_empty()
-                    {
-                        self.snapshots(&begin.step).insert(begin.id.0, begin.id.0);
+                    if let Some(&number) = page.numbers.get(&(begin.step.position, begin.id.0)) {
+                        self.snapshots(&begin.step).insert(begin.id.0, number);
                     }
                     continue;
                 }

@@ -68,8 +68,8 @@ pub(crate) fn recover(
     Ok((again, forgone))
 }
 
-/// Snapshots in the order in which their batches were begun. An earlier version gave the rest of a split batch a
-/// later number than those of the batches behind it; it goes before them.
+/// Snapshots in the order in which their batches were begun. Earlier versions gave the rest of a split batch a later
+/// number than those of the batches behind it; it goes before them.
 fn in_order(snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
     let mut sorted: Vec<Snapshot> = Vec::with_capacity(snapshots.len());
     for snapshot in snapshots {

@@ -159,21 +159,47 @@ fn a_size_lets_go_of_what_nobody_needs_and_of_nothing_else() {
     assert_eq!((failed.up_to, failed.when, failed.max_bytes), (u64::MAX, TrimWhen::Never, Some(1 << 10)));
 }
 
+/// Beginning of a batch of two jobs.
+fn begin(id: u64, first: u64) -> StepChange {
+    let before = DurabilityBarrier::Snapshot;
+    StepChange::Begin(BeginBatch {
+        step: declared(1),
+        id: BatchId(id),
+        before,
+        jobs: jobs(first, 2),
+        rows: Vec::new(),
+        events: Payloads::new(),
+        places: Vec::new(),
+    })
+}
+
+#[test]
+fn records_have_the_order_in_which_batches_were_begun() {
+    let mut committed_state = committed_state("");
+    // The second one was split off the first before it was begun, so it has a later number than the third.
+    let group = [begin(4, 1), begin(7, 3)];
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    committed_state.apply(&group, page);
+    let group = [begin(5, 5), begin(6, 7)];
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    let numbers: Vec<_> =
+        page.changes.snapshots.iter().map(|one| (one.number, one.inputs[0].first)).collect();
+    assert_eq!(numbers, [(8, 5), (9, 7)]);
+    committed_state.apply(&group, page);
+    // A delivery removes the record of its own batch.
+    let group = [StepChange::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 5, 2, &[]) }))];
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [8]);
+    committed_state.apply(&group, page);
+    // A batch without a record has the number of another one's record.
+    let group = [StepChange::Delivery(Box::new(Delivery { id: BatchId(9), ..batch(1, 9, 2, &[]) }))];
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    assert_eq!(page.changes.done_snapshots.len(), 0);
+}
+
 #[test]
 fn what_was_begun_is_on_record_until_it_is_delivered() {
     let mut committed_state = committed_state("");
-    let begin = |id, first| {
-        let before = DurabilityBarrier::Snapshot;
-        StepChange::Begin(BeginBatch {
-            step: declared(1),
-            id: BatchId(id),
-            before,
-            jobs: jobs(first, 2),
-            rows: Vec::new(),
-            events: Payloads::new(),
-            places: Vec::new(),
-        })
-    };
     let group = [begin(4, 1), begin(5, 3)];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert!(page.changes.progress.is_empty());
