@@ -415,4 +415,4 @@ impl StepMachine for QueuedStep {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

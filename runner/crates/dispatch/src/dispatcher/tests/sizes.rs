@@ -1,8 +1,7 @@
 //! Batch size tests: play histories of batches that are cut, and check the sizes of the next ones.
 
 use super::*;
-use crate::{QueuePolicy, StartOrder};
-use tidegate_model::Progress;
+use crate::queued::tests::play::picking;
 
 impl Play {
     /// Reports that `taken` jobs of the batch ran in `millis` milliseconds and the rest was not attempted.
@@ -125,28 +124,7 @@ fn after_the_clock_was_set_back_a_step_that_found_all_workers_busy_goes_first() 
 
 #[test]
 fn outputs_that_come_due_while_all_workers_are_busy_are_delivered_when_one_is_free() {
-    let rules = QueuePolicy {
-        strategy: StartOrder::Fifo,
-        max_processing: None,
-        max_pending: None,
-        max_per_lane: None,
-        rate: None,
-        lane_rate: None,
-        has_lanes: false,
-    };
-    let picking = QueuePlan {
-        rules,
-        in_order: false,
-        in_a_row: false,
-        ordered: false,
-        search_ahead: 0,
-        batch: 1,
-        ahead: 0,
-        lot: 1,
-        uses_pool: false,
-        gate: None,
-        progress: Progress::default(),
-    };
+    let picking = QueuePlan { uses_pool: false, ..picking() };
     let inputs = vec![InputPlan { feed: InputKind::Queue(2), next: 1, finished: Vec::new() }];
     let mut play = two_steps_of(StepPlan { inputs, picking: Some(picking), ..queue() });
     assert_eq!(play.read(1, 1, 1), "read 1@2, run 1#0");
