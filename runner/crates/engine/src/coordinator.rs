@@ -322,7 +322,7 @@ impl Coordinator {
             }
             Message::Ran { step, version, id, mut ran } => {
                 self.watch_attempts((step, version), &ran, now, actions);
-                self.note_retried(step, std::mem::take(&mut ran.retried), now);
+                self.note_failed(step, std::mem::take(&mut ran.retried), now);
                 self.note_held(step, &ran, now);
                 if let Some(StartBlock { by: BlockCause::Setup { until }, .. }) = ran.held {
                     self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);

@@ -8,21 +8,12 @@ use tidegate_model::log_target;
 use tidegate_model::{Address, Timestamp, format_duration, rfc3339};
 
 impl Coordinator {
-    /// Logs jobs of a step that failed permanently and are committed.
+    /// Logs jobs of a step that failed permanently and are committed, and failed attempts of jobs that are tried again.
     pub(crate) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {
-            if failed.cause.ending != Ending::SetAside {
+            if !matches!(failed.cause.ending, Ending::SetAside | Ending::TriedAgain) {
                 self.stats.step(step).add_dropped(failed.jobs);
             }
-            if let Some(line) = self.failures.note(step, failed, now) {
-                self.log_failures(&line);
-            }
-        }
-    }
-
-    /// Logs failed attempts of jobs that are tried again.
-    pub(crate) fn note_retried(&mut self, step: usize, retried: Vec<Failed>, now: Timestamp) {
-        for failed in retried {
             if let Some(line) = self.failures.note(step, failed, now) {
                 self.log_failures(&line);
             }
