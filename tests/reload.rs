@@ -291,11 +291,15 @@ fn a_setting_that_waits_for_a_restart_is_named_until_then() {
     let names =
         |command: &[&str]| project.tidegate(command).stdout.contains("takes effect when the runner restarts");
     assert!(!names(&["status"]));
+    let place = address(&mut running);
+    let restart = || Client::new(&place).request("GET /reload", &[], "").body["restart"].clone();
+    assert_eq!(restart(), json!([]));
     project.write("tidegate.toml", settings("3"));
     let told = project.tidegate(&["reload"]).done().stdout;
     assert!(told.contains("`workers` takes effect when the runner restarts"), "{told}");
     assert!(names(&["status"]));
     assert_eq!(project.json(&["status"])["reload"]["restart"], json!(["workers"]));
+    assert_eq!(restart(), json!(["workers"]));
     let plan = project.tidegate(&["plan"]).done().stdout;
     let note =
         "note: `workers` was changed by an earlier reload, and takes effect when the runner restarts\n";
@@ -308,6 +312,7 @@ fn a_setting_that_waits_for_a_restart_is_named_until_then() {
     assert!(plan.contains("workers") && !plan.contains("next start"), "{plan}");
     assert!(!project.tidegate(&["reload"]).done().stdout.contains("takes effect"));
     assert!(!names(&["status"]) && !names(&["plan"]));
+    assert_eq!(restart(), json!([]));
     assert_eq!(version_of(&project, &mut running, 2), 2);
     running.stop().done();
 }

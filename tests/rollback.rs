@@ -1,6 +1,6 @@
 //! Tests of rollbacks: the runner, the files, and refusals.
 
-use crate::project::{Project, ids, jobs};
+use crate::project::{Outcome, Project, ids, jobs};
 use crate::reload::{says_generation, version_of};
 
 const TOML: &str = "follow = true\n[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n";
@@ -115,6 +115,34 @@ fn without_a_runner_the_files_go_back_alone() {
         "the files are those of generation 1: the next `tidegate run` uses them\n\nchanges by that run:\n";
     assert!(told.starts_with(&format!("{files}~ step p/mark\n")), "{told}");
     assert_eq!(project.read("mark.rhai"), mark(1));
+    let told = project.json(&["rollback", "2", "--write", "--yes"]);
+    assert_eq!((&told["generation"], told["plan"].is_object()), (&2.into(), true), "{told}");
+    assert_ne!(project.read("mark.rhai"), mark(1));
+}
+
+#[test]
+fn restored_files_that_have_mistakes_by_now_are_said_to_have_them() {
+    let plain = "run = \"mark.rhai\"";
+    let with_variable = format!("{plain}\nconfig = {{ side = \"${{SIDE}}\" }}");
+    let project = marking();
+    project.change("p.toml", plain, &with_variable);
+    project.change("p.toml", "follow = true\n", "");
+    let run = || -> Outcome {
+        let mut command = project.command(&["run", ".", "--until-idle"]);
+        command.env("SIDE", "left").output().expect("it starts").into()
+    };
+    run().done();
+    project.change("p.toml", &with_variable, plain);
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let restored = project.tidegate(&["rollback", "1", "--write", "--yes"]).done();
+    assert!(
+        restored.stderr.contains("the restored files have mistakes, which `tidegate check` shows"),
+        "{}",
+        restored.stderr
+    );
+    assert!(!restored.stdout.contains("changes by that run"), "{}", restored.stdout);
+    project.tidegate(&["check", "."]).failed(78).says("`SIDE` is not set");
+    run().done();
 }
 
 #[test]
