@@ -68,8 +68,10 @@ impl Effects {
             }
             let inputs: Vec<String> = item.given().map(|given| names.input(&given.from())).collect();
             if let Some((_, row)) = item.returned_row() {
-                let mut now: Vec<_> =
-                    inputs.iter().cloned().zip(item.given().map(|given| given.index)).collect();
+                // An input that the step does not read any more has its binding before its address.
+                let addresses = inputs.iter().map(|name| name.split_once('=').map_or(&**name, |(_, it)| it));
+                let addresses = addresses.map(str::to_owned);
+                let mut now: Vec<_> = addresses.zip(item.given().map(|given| given.index)).collect();
                 now.sort();
                 named.push(NamedJob { now, attempted: row.inputs.clone() });
             }
