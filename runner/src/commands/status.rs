@@ -132,7 +132,7 @@ fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
     }
     for LingeringStatus { step, since, why } in lingering {
         notes.push(format!(
-            "generation {generation} is in force, and step {step} follows it later, since {since}: {why}"
+            "generation {generation} is in force, and step {step} does not follow it with all jobs yet, since {since}: {why}"
         ));
     }
     let waits = restart.iter().map(|setting| format!("`{setting}` takes effect when the runner restarts"));

@@ -22,6 +22,7 @@ use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::operator::request::Request;
 use crate::processor::monitor_protocol::StatusQuery;
+use crate::runtime::live_versions::LiveVersion;
 use crate::runtime::message::{Message, ReloadRequest};
 use crate::runtime::readers::StoreRequest;
 use crate::step::declared::DeclaredStep;
@@ -63,6 +64,8 @@ pub(crate) enum Action {
     RollBack(RollBackRequest),
     ReadStore(StoreRequest),
     Run(BatchTask),
+    /// Keep only these versions of steps set up.
+    KeepVersions(Vec<LiveVersion>),
     /// These claimed jobs have left the store.
     EndClaims(Vec<ParkedId>),
     /// Check whether the gate of a step is open.
@@ -173,6 +176,8 @@ pub(crate) struct Coordinator {
     failures: FailureLog,
     /// Watch of the attempts after a reload.
     watched_reload: WatchedReload,
+    /// Steps that have changed or are gone since the threads heard of that.
+    live_versions: Vec<LiveVersion>,
     /// Stopped steps whose stop is not recorded yet.
     stops: Vec<StepStop>,
     stats: Arc<Stats>,
@@ -214,6 +219,7 @@ impl Coordinator {
             halts: Vec::new(),
             failures: FailureLog::default(),
             watched_reload: WatchedReload::default(),
+            live_versions: Vec::new(),
             stops: Vec::new(),
             stats,
         }
@@ -376,9 +382,18 @@ impl Coordinator {
             }
         }
         self.take_up_requests(now, &mut commands, actions);
+        // Before the batches of a new version.
+        self.keep_versions(actions);
         self.execute_commands(commands, now, actions);
+        self.keep_versions(actions);
         self.drive_monitors(now, actions);
         Ok(())
+    }
+
+    fn keep_versions(&mut self, actions: &mut Vec<Action>) {
+        if !self.live_versions.is_empty() {
+            actions.push(Action::KeepVersions(std::mem::take(&mut self.live_versions)));
+        }
     }
 
     fn is_current_reader(&self, port: InputPort, reader: u64) -> bool {

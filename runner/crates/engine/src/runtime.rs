@@ -1,6 +1,7 @@
 //! Runtime: owns the threads of a run, and carries out the coordinator's actions.
 
 pub(crate) mod command_threads;
+pub(crate) mod live_versions;
 pub(crate) mod message;
 pub(crate) mod pool;
 pub(crate) mod priority;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use self::command_threads::{CommandContext, CommandThreads};
+use self::live_versions::LiveVersions;
 use self::message::Message;
 use self::pool::{BatchPools, Pool, PoolKind};
 use self::readers::StoreReader;
@@ -111,6 +113,8 @@ pub(crate) struct Runtime {
     pools: BatchPools,
     /// Pool for gates and monitors, whose results are not needed at the end of a run.
     askers: Pool,
+    /// Versions of the steps that the threads keep set up.
+    live: Arc<LiveVersions>,
     /// Time at which a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -178,6 +182,7 @@ impl Runtime {
             grace: options.shutdown_timeout,
             hosted: options.hosts_commands,
         });
+        let live = Arc::<LiveVersions>::default();
         let context = Arc::new(workers::WorkerContext {
             store: store.clone(),
             clock: Arc::clone(&clock),
@@ -189,6 +194,7 @@ impl Runtime {
             deaths: Arc::default(),
             attempts: attempts.clone(),
             setups: setups.clone(),
+            live: Arc::clone(&live),
             mocks: None,
         });
         let (queue, suspects) = workers::start_suspects(&context, &messages.0)?;
@@ -223,6 +229,7 @@ impl Runtime {
             workers,
             pools,
             askers,
+            live,
             deadline: None,
         };
         for action in actions {
@@ -333,6 +340,11 @@ impl Runtime {
                 } else {
                     self.workers.give(task);
                 }
+            }
+            Action::KeepVersions(versions) => {
+                self.live.set(&versions);
+                let pools = [&self.pools.beside, &self.pools.outside, &self.askers];
+                pools.into_iter().for_each(Pool::wake_idle);
             }
             Action::EndClaims(claims) => self.attempts.end_claimed(&claims),
             Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,

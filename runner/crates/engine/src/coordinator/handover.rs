@@ -12,6 +12,7 @@ use crate::generation::current::NumberedGeneration;
 use crate::operator::request::{PendingRequest, Request, RequestOutcome};
 use crate::recovery::step::InstalledStep;
 use crate::report::LingeringStep;
+use crate::runtime::live_versions::GONE;
 use crate::step::declared::DeclaredStep;
 use crate::step::state::StepState;
 use tidegate_config::Input;
@@ -176,6 +177,11 @@ impl Coordinator {
         actions.push(Action::CloseReaders(step));
         if let Some(handover) = self.handovers.get_mut(&step) {
             handover.phase = HandoverPhase::Drained;
+            let first = match &handover.next {
+                NextStep::Install { step, .. } => step.version,
+                NextStep::Remove { .. } => GONE,
+            };
+            self.live_versions.push((step, first));
         }
         self.handovers.values_mut().for_each(|handover| _ = handover.waits_for.remove(&step));
         self.advance_handovers(now, commands, actions);
@@ -235,6 +241,7 @@ impl Coordinator {
         let from: Vec<(Address, u64)> =
             inputs.map(|(input, plan)| (input.address.clone(), plan.next)).collect();
         self.install(step, now, actions);
+        self.live_versions.push((position, declared.version));
         self.dispatcher.set_order(self.generation.configuration.steps.order());
         let requests = self.end_handover(position, &from, actions);
         for asked in requests {
@@ -348,11 +355,17 @@ impl Coordinator {
     /// Steps that hand over, with the reasons.
     pub(crate) fn lingering(&self) -> Vec<LingeringStep> {
         let handovers = self.handovers.iter();
-        let lingering = handovers.map(|(&position, handover)| {
+        let handing_over = handovers.map(|(&position, handover)| {
             let (step, since) = (handover.next.address().clone(), handover.since);
             LingeringStep { step, since, why: self.why_lingering(position, handover) }
         });
-        lingering.collect()
+        let in_place = self.steps.entries().filter(|(position, _)| !self.handovers.contains_key(position));
+        let finishing = in_place.filter_map(|(_, state)| {
+            let (since, step) = (state.changed_at?, state.declared.address.clone());
+            let jobs = state.jobs_of_earlier_versions();
+            (jobs > 0).then(|| LingeringStep { step, since, why: not_committed(jobs) })
+        });
+        handing_over.chain(finishing).collect()
     }
 
     fn why_lingering(&self, position: usize, handover: &Handover) -> String {
@@ -362,12 +375,7 @@ impl Coordinator {
         let own =
             self.steps.get(position).map_or(0, |state| state.batches.values().map(|b| b.work.jobs).sum());
         if own > 0 {
-            let are = if own == 1 {
-                "job of the earlier generation is"
-            } else {
-                "jobs of the earlier generation are"
-            };
-            return format!("{} {are} not committed", grouped(own as u64));
+            return not_committed(own);
         }
         let others = handover.waits_for.iter().filter_map(|&other| self.steps.get(other));
         let others: Vec<String> = others.map(|state| format!("`{}`", state.declared.address)).collect();
@@ -395,4 +403,10 @@ impl Coordinator {
         let comes = self.ticks.are_behind() || self.commands.are_active() || late || self.moves_in_flight > 0;
         self.dispatcher.expect(comes || hands_over || self.expects_pushes);
     }
+}
+
+fn not_committed(jobs: usize) -> String {
+    let are =
+        if jobs == 1 { "job of the earlier generation is" } else { "jobs of the earlier generation are" };
+    format!("{} {are} not committed", grouped(jobs as u64))
 }

@@ -125,7 +125,13 @@ impl Coordinator {
             }
             StepDifference::Anew => self.start_step(position, now, commands),
             StepDifference::None => self.declare(position, declared.unchanged(&generation)),
-            StepDifference::InPlace => self.declare(position, new),
+            StepDifference::InPlace => {
+                self.live_versions.push((position, new.version));
+                self.declare(position, new);
+                if let Some(state) = self.steps.get_mut(position) {
+                    state.changed_at = Some(now);
+                }
+            }
         }
     }
 
@@ -145,7 +151,6 @@ impl Coordinator {
             || configuration.queues.iter().any(|queue| queue.source.as_ref().is_some_and(pushes))
     }
 
-    /// Whether a step has another name in the current generation.
     /// A step that is renamed reports its stop under the new name. `before`: the configuration that was in force, which
     /// the step may not have followed yet.
     fn forget_halt_of_renamed(&mut self, declared: &DeclaredStep, before: &Configuration) {

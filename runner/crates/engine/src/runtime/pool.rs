@@ -112,6 +112,13 @@ impl Pool {
         self.add(|shares| shares.add(step, (task, None)))
     }
 
+    /// Lets the threads without a task drop what they need no more.
+    pub(crate) fn wake_idle(&self) {
+        // A thread that has just looked waits before this lock is free.
+        let _state = self.0.state.lock();
+        self.0.changed.notify_all();
+    }
+
     /// Adds a task. After the end of the pool, its result is not needed.
     fn add(&self, add: impl FnOnce(&mut ThreadShares<PoolTask>)) -> std::io::Result<()> {
         let mut state = self.0.state.lock();
@@ -194,7 +201,7 @@ impl Pool {
         }
         let mut worker = WorkerThread::new(&self.0.context).with_suspects(self.0.suspects.clone());
         let mut ticket = None;
-        while let Some((next, (mut task, resumed))) = self.next(ticket) {
+        while let Some((next, (mut task, resumed))) = self.next(ticket, &mut worker) {
             ticket = Some(next);
             if resumed.is_none() {
                 let Some(unsuspected) = worker.give_to_suspects(task, &self.0.messages) else { continue };
@@ -218,7 +225,11 @@ impl Pool {
     }
 
     /// Waits for the next task, after the one that has ended. `None`: the pool ends.
-    fn next(&self, ended: Option<TaskTicket>) -> Option<(TaskTicket, PoolTask)> {
+    fn next(
+        &self,
+        ended: Option<TaskTicket>,
+        worker: &mut WorkerThread<'_>,
+    ) -> Option<(TaskTicket, PoolTask)> {
         let mut state = self.0.state.lock();
         if let Some(ticket) = ended {
             state.shares.end(ticket, self.0.started.elapsed());
@@ -234,6 +245,14 @@ impl Pool {
                     // Without another thread, the tasks that wait for this one go on later.
                     let _ = self.wake(&mut state);
                     return Some((ticket, task));
+                }
+                NextTask::Wait(_) if worker.has_retired() => {
+                    // The end of an instance may take long, so the thread is not free meanwhile.
+                    state.free -= 1;
+                    drop(state);
+                    worker.drop_retired();
+                    state = self.0.state.lock();
+                    state.free += 1;
                 }
                 NextTask::Wait(until) => state = self.wait(state, until),
             }

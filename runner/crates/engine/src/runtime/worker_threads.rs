@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, select};
 
 use super::message::Message;
 use super::pool::BatchPools;
@@ -120,7 +120,8 @@ impl WorkerThreads {
         let thread = thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
             let worker = WorkerThread::new(&context).with_suspects(suspects);
             let thread = priority::own_number();
-            Worker { worker, thread, pools, messages, running }.work(&tasks);
+            let wakes = context.live.waker();
+            Worker { worker, thread, pools, messages, running }.work(&tasks, &wakes);
         })?;
         // Dropping the handle of a thread that has ended frees its stack.
         self.threads.retain(|thread| !thread.is_finished());
@@ -140,8 +141,8 @@ struct Worker<'c> {
 
 impl Worker<'_> {
     /// The life of a worker. It ends when the channel is closed, or when another one has taken its place.
-    fn work(mut self, tasks: &Receiver<BatchTask>) {
-        for batch in tasks {
+    fn work(mut self, tasks: &Receiver<BatchTask>, wakes: &Receiver<()>) {
+        while let Some(batch) = self.next(tasks, wakes) {
             let task = WorkerTask::Batch(batch);
             let Some(WorkerTask::Batch(batch)) = self.worker.give_to_suspects(task, &self.messages) else {
                 self.running.lock().waiting -= 1;
@@ -154,6 +155,24 @@ impl Worker<'_> {
             let is_replaced = self.running.lock().end(self.thread);
             if self.messages.send(message).is_err() || is_replaced {
                 return;
+            }
+        }
+    }
+
+    /// Waits for the next batch, and meanwhile drops what is not needed any more. `None`: the worker ends.
+    fn next(&mut self, tasks: &Receiver<BatchTask>, wakes: &Receiver<()>) -> Option<BatchTask> {
+        loop {
+            match tasks.try_recv() {
+                Ok(batch) => return Some(batch),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            if self.worker.has_retired() {
+                self.worker.drop_retired();
+            }
+            select! {
+                recv(tasks) -> batch => return batch.ok(),
+                recv(wakes) -> _ => {}
             }
         }
     }

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
 
+use super::live_versions::LiveVersions;
 use super::message::Message;
 use crate::batch::input::BatchInput;
 use crate::batch::result::{BatchResult, HaltCause, HaltReason};
@@ -47,6 +48,8 @@ pub(crate) struct WorkerContext {
     pub(crate) deaths: Arc<Deaths>,
     pub(crate) attempts: CrashGuard,
     pub(crate) setups: Setups,
+    /// Versions of the steps that stay set up.
+    pub(crate) live: Arc<LiveVersions>,
     /// Mocks of a test; `None` in a run.
     pub(crate) mocks: Option<Arc<Mocks>>,
 }
@@ -128,15 +131,21 @@ pub(crate) struct WorkerThread<'s> {
     steps: SetUp<BatchRunner>,
     gates: SetUp<Probe>,
     monitors: SetUp<Probe>,
+    /// Number of changes of the live versions that it knows.
+    changes: u64,
 }
 
 /// Instances of one thread by position of the step, each for one version of the step.
 #[derive(Debug)]
-struct SetUp<T>(HashMap<usize, (u64, T)>);
+struct SetUp<T> {
+    made: HashMap<usize, (u64, T)>,
+    /// Whether one was made since the last look for instances that are not needed.
+    has_new: bool,
+}
 
 impl<T> SetUp<T> {
     fn new() -> Self {
-        Self(HashMap::new())
+        Self { made: HashMap::new(), has_new: false }
     }
 
     /// Instance for this version of the step. One for another version is dropped.
@@ -145,23 +154,47 @@ impl<T> SetUp<T> {
         step: &DeclaredStep,
         make: impl FnOnce() -> Result<T, String>,
     ) -> Result<&mut T, String> {
-        if self.0.get(&step.position).is_none_or(|(version, _)| *version != step.version) {
-            self.0.remove(&step.position);
-            self.0.insert(step.position, (step.version, make()?));
+        if self.made.get(&step.position).is_none_or(|(version, _)| *version != step.version) {
+            self.made.remove(&step.position);
+            self.made.insert(step.position, (step.version, make()?));
+            self.has_new = true;
         }
         // It is there now.
-        self.0.get_mut(&step.position).map(|(_, made)| made).ok_or_else(|| PANICKED.to_owned())
+        self.made.get_mut(&step.position).map(|(_, made)| made).ok_or_else(|| PANICKED.to_owned())
     }
 
     fn forget(&mut self, step: &DeclaredStep) {
-        self.0.remove(&step.position);
+        self.made.remove(&step.position);
+    }
+
+    fn keep(&mut self, live: &LiveVersions) {
+        self.made.retain(|&position, (version, _)| live.is_live(position, *version));
+        self.has_new = false;
     }
 }
 
 impl<'s> WorkerThread<'s> {
     pub(crate) fn new(context: &'s WorkerContext) -> Self {
         let (steps, gates, monitors) = (SetUp::new(), SetUp::new(), SetUp::new());
-        Self { context, suspects: None, slot: context.attempts.slot(), steps, gates, monitors }
+        let (slot, changes) = (context.attempts.slot(), context.live.changes());
+        Self { context, suspects: None, slot, steps, gates, monitors, changes }
+    }
+
+    /// Whether it may have instances that are not needed any more. An attempt of an earlier version makes one, too.
+    pub(crate) fn has_retired(&self) -> bool {
+        let changes = self.context.live.changes();
+        let has_new = self.steps.has_new || self.gates.has_new || self.monitors.has_new;
+        changes > 0 && (has_new || changes != self.changes)
+    }
+
+    /// Drops the instances of changed and removed steps.
+    pub(crate) fn drop_retired(&mut self) {
+        let live = &self.context.live;
+        // Before the look: a later change is another reason to look.
+        self.changes = live.changes();
+        self.steps.keep(live);
+        self.gates.keep(live);
+        self.monitors.keep(live);
     }
 
     /// With the queue of the batches with suspects.

@@ -322,7 +322,7 @@ impl Stage<'_> {
                     self.orders.push_back(order);
                 }
                 // Its configurations have no commands and no error watch.
-                Action::Command(_) | Action::RollBack(_) => {}
+                Action::Command(_) | Action::RollBack(_) | Action::KeepVersions(_) => {}
                 Action::Finish(end) => self.end = Some(end),
             }
         }

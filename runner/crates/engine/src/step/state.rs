@@ -20,6 +20,8 @@ use tidegate_store::ParkedKey;
 #[derive(Debug)]
 pub(crate) struct StepState {
     pub(crate) declared: DeclaredStep,
+    /// Time at which a later generation changed it without another installation.
+    pub(crate) changed_at: Option<Timestamp>,
     /// Number of this installation. Messages that were requested for another one are ignored.
     pub(crate) epoch: u64,
     /// Jobs that were read and are not all in batches.
@@ -72,6 +74,7 @@ impl StepState {
         Self {
             events,
             declared,
+            changed_at: None,
             epoch,
             reads: HashMap::new(),
             batches: HashMap::new(),
@@ -84,6 +87,14 @@ impl StepState {
             held_reads: Vec::new(),
             had_unmatched: true,
         }
+    }
+
+    /// Number of jobs in flight that the step has begun as an earlier generation declared it.
+    pub(crate) fn jobs_of_earlier_versions(&self) -> usize {
+        let is_earlier = |batch: &&InFlightBatch| {
+            batch.step.as_ref().is_some_and(|step| step.version < self.declared.version)
+        };
+        self.batches.values().filter(is_earlier).map(|batch| batch.work.jobs).sum()
     }
 
     pub(crate) fn buffer(&mut self) -> Option<&mut JobBuffer> {

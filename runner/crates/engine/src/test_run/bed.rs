@@ -115,6 +115,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         deaths: Arc::default(),
         attempts: CrashGuard::none(),
         setups: Setups::none(),
+        live: Arc::default(),
         mocks: Some(Arc::clone(&mocks)),
     };
     let mut bed = TestBed {
@@ -287,6 +288,7 @@ impl TestBed<'_> {
                 | Action::Publish(_)
                 | Action::AnswerReload(..)
                 | Action::RollBack(_)
+                | Action::KeepVersions(_)
                 | Action::EndClaims(_) => {}
                 Action::ReadStore(ask) => self.reads.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(WorkerTask::Batch(task)),
