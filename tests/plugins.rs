@@ -5,6 +5,7 @@ mod commands;
 mod isolated;
 mod libraries;
 mod processes;
+mod reloads;
 mod setup;
 mod steps;
 mod tokens;

@@ -24,6 +24,11 @@ fn marking() -> Project {
     Project::pipeline(TOML).file("mark.rhai", mark(1)).file("in.ndjson", jobs([1]))
 }
 
+/// As [`marking`], and compares its files once an hour: events of the file system have to be enough.
+fn marking_by_events() -> Project {
+    marking().file("tidegate.toml", "[reload]\npoll = \"1h\"\n")
+}
+
 fn started(project: &Project, arguments: &[&str]) -> Running {
     let mut running = project.start(&[&["run", "."], arguments].concat());
     running.wait_until("its socket", || project.is_answered());
@@ -55,7 +60,7 @@ pub(crate) fn says_generation(running: &mut Running, generation: u64) {
 
 #[test]
 fn a_saved_script_runs_with_the_next_job() {
-    let project = marking();
+    let project = marking_by_events();
     let mut running = started(&project, &[]);
     assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
     project.write("mark.rhai", mark(2));
@@ -81,6 +86,7 @@ fn a_link_to_a_folder_that_is_replaced_as_kubernetes_does_it_is_followed() {
     link("../v1", "etc/..data");
     link("..data/p.toml", "etc/p.toml");
     link("..data/mark.rhai", "etc/mark.rhai");
+    project.write("etc/tidegate.toml", "[reload]\npoll = \"1h\"\n");
     project.write("etc/in.ndjson", jobs([1]));
     let mut running = project.start(&["run", "etc"]);
     assert_eq!(wait_for(&project, &mut running, "etc/out.ndjson", 1), 1);
@@ -119,6 +125,75 @@ fn files_with_mistakes_leave_the_runner_as_it_is_until_they_are_mended() {
     assert!(!status.stdout.contains("stays in force"), "{}", status.stdout);
     let reload = &project.json(&["status"])["reload"];
     assert_eq!((&reload["files_differ"], &reload["refused"]), (&json!(false), &Value::Null), "{reload}");
+    running.stop().done();
+}
+
+#[test]
+fn a_script_that_only_the_refused_files_name_is_mended_without_a_change_of_another_file() {
+    let project = marking_by_events();
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    let why = |running: &mut Running, part: &str| {
+        running.wait_until(part, || {
+            let refused = &project.json(&["status"])["reload"]["refused"]["why"];
+            refused.as_str().is_some_and(|why| why.contains(part))
+        });
+    };
+    project.change("p.toml", "mark.rhai", "sign.rhai");
+    why(&mut running, "the script `sign.rhai` does not exist");
+    project.write("sign.rhai", "import \"lib/two\" as two;\nfn process(job) {");
+    why(&mut running, "sign.rhai:2:");
+    project
+        .write("sign.rhai", "import \"lib/two\" as two;\nfn process(job) { job.version = two::two(); job }");
+    why(&mut running, "lib/two");
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.write("lib/two.rhai", "fn two() { 2 }");
+    // The folder is new, so it is found by the next comparison, or by a reload.
+    project.tidegate(&["reload"]).done();
+    assert_eq!(version_of(&project, &mut running, 3), 2);
+    project.write("lib/two.rhai", "fn two() { 3 }");
+    says_generation(&mut running, 3);
+    assert_eq!(version_of(&project, &mut running, 4), 3);
+    running.stop().done();
+}
+
+#[test]
+fn a_script_that_only_the_files_of_a_rolled_back_generation_name_brings_them_into_force() {
+    for restarts in [false, true] {
+        let project = marking_by_events();
+        let mut running = started(&project, &[]);
+        wait_for(&project, &mut running, "out.ndjson", 1);
+        project.write("sign.rhai", mark(2));
+        project.change("p.toml", "mark.rhai", "sign.rhai");
+        says_generation(&mut running, 2);
+        project.tidegate(&["rollback"]).done();
+        assert_eq!(version_of(&project, &mut running, 2), 1);
+        if restarts {
+            running.stop().done();
+            running = started(&project, &[]);
+        }
+        project.write("sign.rhai", mark(3));
+        says_generation(&mut running, 4);
+        assert_eq!(version_of(&project, &mut running, 3), 3);
+        running.stop().done();
+    }
+}
+
+#[test]
+fn a_change_without_an_event_is_found_by_comparison() {
+    // The folder of the script is not watched, as no folder of a network file system is.
+    let elsewhere = tempfile::tempdir().expect("a folder can be made");
+    let script = elsewhere.path().join("mark.rhai");
+    fs::write(&script, mark(1)).expect("files can be written");
+    let project = Project::pipeline(TOML)
+        .file("in.ndjson", jobs([1]))
+        .file("tidegate.toml", "[reload]\npoll = \"100ms\"\n");
+    std::os::unix::fs::symlink(&script, project.path().join("mark.rhai")).expect("links can be made");
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    fs::write(&script, mark(2)).expect("files can be written");
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 2), 2);
     running.stop().done();
 }
 
@@ -396,23 +471,30 @@ fn a_step_that_hangs_holds_up_no_reload_and_the_status_says_why_it_lingers() {
     let mut running = started(&project, &["--no-watch"]);
     wait_for(&project, &mut running, "marked.ndjson", 1);
     running.wait_until("the attempt", || project.path().join("begun").exists());
+    let why_it_lingers = || {
+        let lingering = &project.json(&["status"])["reload"]["lingering"];
+        let step = lingering.as_array().and_then(|steps| steps.iter().find(|step| step["step"] == "p/wait"));
+        step.map(|step| step["why"].clone())
+    };
+    assert_eq!(why_it_lingers(), None);
+    // The attempt keeps the time that it was begun with, and no other step waits for it.
+    project.change("p.toml", "timeout = \"1h\"", "timeout = \"2h\"");
+    assert!(!project.tidegate(&["reload"]).done().stdout.contains("p/wait"));
+    assert_eq!(why_it_lingers(), Some("1 job of the earlier generation is not committed".into()));
     project.write("mark.rhai", mark(2));
     project.change(
         "p.toml",
         "[sink.out]",
         "[queue.ready]\n[step.pass]\nfrom = \"ready\"\nto = \"out\"\n[sink.out]",
     );
-    project.change("p.toml", "timeout = \"1h\"\nto = \"out\"", "timeout = \"1h\"\nto = \"ready\"");
+    project.change("p.toml", "timeout = \"2h\"\nto = \"out\"", "timeout = \"2h\"\nto = \"ready\"");
     let reloaded = project.tidegate(&["reload"]).done().stdout;
     assert!(reloaded.contains("p/wait"), "{reloaded}");
     project.append("in.ndjson", jobs([2]));
     assert_eq!(wait_for(&project, &mut running, "marked.ndjson", 2), 2);
-    let lingering = &project.json(&["status"])["reload"]["lingering"];
-    let step = lingering.as_array().and_then(|steps| steps.iter().find(|step| step["step"] == "p/wait"));
-    let why = step.map(|step| step["why"].clone()).unwrap_or_default();
-    assert_eq!(why, "1 job of the earlier generation is not committed", "{lingering}");
+    assert_eq!(why_it_lingers(), Some("1 job of the earlier generation is not committed".into()));
     let text = project.tidegate(&["status"]).done().stdout;
-    assert!(text.contains("step p/wait follows it later"), "{text}");
+    assert!(text.contains("step p/wait does not follow it with all jobs yet"), "{text}");
     // The job goes to the output of its generation, and the next one to the new queue.
     fs::write(project.path().join("gate"), "go\n").expect("the command reads it");
     running.wait_until("the first job", || project.ids_so_far("out.ndjson") == [1]);

@@ -3,6 +3,8 @@
 pub(crate) mod changed_tests;
 pub(crate) mod watch;
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use tidegate_config::{
     Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange,
     PartKind, Plan, PlanState, Severity,
 };
-use tidegate_engine::{Generation, Handle, RefusedReload, RolledBack};
+use tidegate_engine::{FailedSetup, Generation, Handle, RefusedReload, RolledBack};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Clock as _, SystemClock, plain};
 use tidegate_store::Trigger;
@@ -34,7 +36,7 @@ pub(crate) enum Reloaded {
     Unchanged { generation: u64 },
     /// The files have mistakes: as text for people, and as `check` prints them for programs.
     Mistakes { text: String, records: serde_json::Value },
-    /// The files have no mistakes, but a test fails, or a source or sink cannot be opened. The fields are those of
+    /// The files have no mistakes, but a test fails, a source or sink cannot be opened, or a plugin cannot be set up. The fields are those of
     /// [`Self::Mistakes`].
     Refused { text: String, records: serde_json::Value },
     /// The run is over, or ends.
@@ -48,7 +50,7 @@ impl Reloaded {
         Self::Mistakes { text: plain::lines(&diagnostics.render(false)), records }
     }
 
-    /// Tests that fail, or sources and sinks that cannot be opened.
+    /// Tests that fail, sources and sinks that cannot be opened, or plugins that cannot be set up.
     pub(crate) fn refused(diagnostics: &Diagnostics) -> Self {
         match Self::mistakes(diagnostics) {
             Self::Mistakes { text, records } => Self::Refused { text, records },
@@ -91,7 +93,9 @@ pub(crate) fn mend_stopped_step(run: &Handle, step: &Address) -> bool {
 fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     let current = run.generation();
     let given = &current.configuration.given;
-    let next = match Generation::load(&given.config, &given.options()) {
+    let read = Generation::load(&given.config, &given.options());
+    run.note_sought(sought(&read));
+    let next = match read {
         Ok(next) => next,
         Err(diagnostics) => return refuse(run, trigger, &diagnostics),
     };
@@ -138,12 +142,21 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     Reloaded::Installed { generation, lingering, restart }
 }
 
+/// Files that a reading of the configuration looked for.
+pub(crate) fn sought(read: &Result<Generation, Diagnostics>) -> BTreeSet<PathBuf> {
+    let diagnostics = match read {
+        Ok(generation) => &generation.warnings,
+        Err(diagnostics) => diagnostics,
+    };
+    diagnostics.files().sought().map(Path::to_owned).collect()
+}
+
 /// Settings of a configuration that take effect when the runner restarts, in words.
 pub(crate) fn waiting_for_restart(run: &Handle, digest: &ConfigurationDigest) -> Vec<String> {
     run.waiting_for_restart(digest).into_iter().map(|aspect| aspect.as_str().to_owned()).collect()
 }
 
-/// Sources and sinks that cannot be opened, as diagnostics. `between`: for a rollback, the configurations that ran
+/// Sources and sinks that cannot be opened and plugins that cannot be set up, as diagnostics. `between`: for a rollback, the configurations that ran
 /// between `next` and the current one.
 pub(crate) fn obstacles(
     run: &Handle,
@@ -158,6 +171,21 @@ pub(crate) fn obstacles(
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
         diagnostics.push(Diagnostic::error(file, None, cannot_be_opened(&obstacle)));
+    }
+    match run.failed_setups(next) {
+        Ok(failed) => {
+            for FailedSetup { step, named_in, named_at, message } in failed {
+                if let Some(text) = next.files.get(&named_in) {
+                    diagnostics.add_file(named_in.clone(), text);
+                }
+                let message = format!("`{step}` cannot be set up: {message}");
+                diagnostics.push(Diagnostic::error(named_in, Some(named_at), message));
+            }
+        }
+        Err(error) => {
+            let message = format!("no thread can be started to set up the plugins: {error}");
+            diagnostics.push(Diagnostic::error(configuration.root.clone(), None, message));
+        }
     }
     diagnostics
 }
@@ -187,7 +215,7 @@ fn refuse(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded
     Reloaded::mistakes(diagnostics)
 }
 
-/// A test fails, or a source or sink cannot be opened.
+/// A test fails, a source or sink cannot be opened, or a plugin cannot be set up.
 fn refuse_change(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded {
     keep_reason(run, trigger, diagnostics, "the changed configuration is refused");
     Reloaded::refused(diagnostics)

@@ -30,7 +30,7 @@ fn between(act: &str) -> String {
 }
 
 /// The processes that run plugins for a runner in this folder.
-fn hosts(folder: &Path) -> Vec<u32> {
+pub(crate) fn hosts(folder: &Path) -> Vec<u32> {
     let processes = fs::read_dir("/proc").expect("there is /proc").filter_map(|entry| {
         let path = entry.expect("it can be listed").path();
         let is_host = fs::read_to_string(path.join("cmdline")).ok()?.contains("plugin-host");
@@ -48,7 +48,7 @@ fn is_gone(process: u32) -> bool {
 }
 
 /// Waits until these processes have ended: the system may take a moment to end what was killed.
-fn wait_until_gone(processes: &[u32], act: &str) {
+pub(crate) fn wait_until_gone(processes: &[u32], act: &str) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !processes.iter().all(|process| is_gone(*process)) {
         assert!(Instant::now() < deadline, "{act}: still there: {processes:?}");

@@ -73,6 +73,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
             return exit::fail("the data folder has changed meanwhile: start again");
         }
     }
+    let sought = reload::sought(&loaded);
     let (generation, resumed) = match choose(command, load_options(), loaded, &store) {
         Ok(chosen) => chosen,
         Err(exit) => return exit,
@@ -103,7 +104,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     // A run until idle carries out the files as they were at its start.
     if !command.until_idle
         && !command.no_watch
-        && let Err(error) = reload::watch::start(handle.clone())
+        && let Err(error) = reload::watch::start(handle.clone(), sought)
     {
         return exit::fail(format_args!("cannot watch the configuration: {error}"));
     }

@@ -41,7 +41,7 @@ pub(crate) fn post(context: &RunnerContext) -> Result<Response, HttpRefusal> {
             Err(refused(context, "the files have mistakes, which `tidegate reload` shows"))
         }
         Reloaded::Refused { .. } => {
-            let why = "a test fails, or a source or sink cannot be opened, which `tidegate reload` shows";
+            let why = "a test fails, a source or sink cannot be opened, or a plugin cannot be set up, which `tidegate reload` shows";
             Err(refused(context, why))
         }
         Reloaded::Ending => Err(HttpRefusal::ending()),

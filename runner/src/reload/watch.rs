@@ -30,10 +30,11 @@ const SETTLED_MAX: Duration = Duration::from_millis(500);
 /// Interval of the comparison, unless `[reload] poll` sets it.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Starts to watch the files of a run, on a thread that ends with the run.
-pub(crate) fn start(run: Handle) -> io::Result<()> {
+/// Starts to watch the files of a run, on a thread that ends with the run. `sought`: the files that the start looked for.
+pub(crate) fn start(run: Handle, sought: BTreeSet<PathBuf>) -> io::Result<()> {
+    run.note_sought(sought);
     // The state before the thread starts, so that no change is missed.
-    let mut seen = stamps(&run.generation());
+    let mut seen = stamps(&run, &run.generation());
     if run.files_differ() {
         // A file has changed since the start read it: no stamp is that of its text.
         seen.clear();
@@ -52,29 +53,25 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
         if generation.number != number && run.rolled_back().is_some() {
             // The files differ from the earlier generation. Only those that have changed since count.
             let before = std::mem::take(&mut seen);
-            let stamps = stamps(&generation).into_iter();
+            let stamps = stamps(run, &generation).into_iter();
             seen =
                 stamps.map(|(path, now)| (path.clone(), before.get(&path).copied().unwrap_or(now))).collect();
         }
         number = generation.number;
         let settings = &generation.configuration.settings.reload;
-        watch.keep(&folders(&generation), names(&generation));
-        let found = if settings.watch { stamps(&generation) } else { seen.clone() };
+        watch.keep(&folders(run, &generation), names(run, &generation));
+        let found = if settings.watch { stamps(run, &generation) } else { seen.clone() };
         if found != seen {
             // An editor may still write: the files are read when they rest.
             if !std::mem::take(&mut settled) {
                 settle(&told);
             }
-            seen = stamps(&generation);
+            seen = stamps(run, &generation);
             reload(run, Trigger::Watch);
-            // The next configuration may have other files.
-            let next = run.generation();
-            if next.number != generation.number {
-                let before = std::mem::take(&mut seen);
-                seen = stamps(&next);
-                // A file that changed since it was read is compared again.
-                seen.extend(before.into_iter().filter(|(path, _)| stamps_file(&next, path)));
-            }
+            // A file that was looked for now and not before may have changed since, and has no stamp: the files are
+            // read once more.
+            let next = stamps(run, &run.generation());
+            seen.retain(|path, _| next.contains_key(path));
             continue;
         }
         settled = false;
@@ -90,32 +87,38 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
     }
 }
 
-fn stamps_file(generation: &NumberedGeneration, path: &Path) -> bool {
-    generation.files.paths().any(|one| one == path)
-}
-
 /// Waits until no more events come.
 fn settle(told: &Receiver<()>) {
     let until = Instant::now() + SETTLED_MAX;
     while Instant::now() < until && told.recv_timeout(SETTLED).is_ok() {}
 }
 
+/// Files whose changes count, apart from those that are listed: the files of the configuration in force, and those of
+/// the last reading. A script that only a refused configuration names is mended without a change of any other file.
+fn files(run: &Handle, generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
+    let mut files = run.sought_files();
+    files.extend(generation.files.paths().map(Path::to_owned));
+    files
+}
+
 /// Folders with files of a configuration.
-fn folders(generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
+fn folders(run: &Handle, generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
     let configuration = &generation.configuration;
-    let of_files = generation.files.paths().filter_map(Path::parent).map(Path::to_owned);
+    let files = files(run, generation);
+    let of_files = files.iter().filter_map(|file| file.parent()).map(Path::to_owned);
     let plugins = configuration.settings.plugins.iter().cloned();
     of_files.chain(plugins).chain([configuration.root.clone()]).collect()
 }
 
 /// Names of the files of a configuration: lookup tables and schemas have any.
-fn names(generation: &NumberedGeneration) -> BTreeSet<OsString> {
-    generation.files.paths().filter_map(Path::file_name).map(OsStr::to_owned).collect()
+fn names(run: &Handle, generation: &NumberedGeneration) -> BTreeSet<OsString> {
+    let files = files(run, generation);
+    files.iter().filter_map(|file| file.file_name()).map(OsStr::to_owned).collect()
 }
 
 /// Files of a configuration and their stamps: the files that were read, and all others that a reload would read.
-fn stamps(generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<FileStamp>> {
-    let mut paths: BTreeSet<PathBuf> = generation.files.paths().map(Path::to_owned).collect();
+fn stamps(run: &Handle, generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<FileStamp>> {
+    let mut paths = files(run, generation);
     let configuration = &generation.configuration;
     if configuration.given.config.is_dir() {
         paths.extend(listed(&configuration.root, &["toml"]));

@@ -203,6 +203,11 @@ impl Diagnostics {
         self.files.add(path, text);
     }
 
+    /// Records that a higher crate has looked for a file.
+    pub fn seek(&mut self, path: impl Into<PathBuf>) {
+        self.files.seek(path);
+    }
+
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Diagnostic> {
         self.list.iter()
     }

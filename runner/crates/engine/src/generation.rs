@@ -320,6 +320,7 @@ pub(crate) mod renames;
 pub(crate) mod resumed;
 pub(crate) mod source_files;
 pub(crate) mod step_changes;
+pub(crate) mod trial;
 
 #[cfg(test)]
 mod tests;

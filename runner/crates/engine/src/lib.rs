@@ -50,6 +50,7 @@ pub use crate::generation::earlier::{EarlierGeneration, different_library};
 pub use crate::generation::renames::RepeatedIndices;
 pub use crate::generation::resumed::resume;
 pub use crate::generation::source_files::SourceFiles;
+pub use crate::generation::trial::FailedSetup;
 pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};

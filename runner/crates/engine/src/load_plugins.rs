@@ -24,7 +24,9 @@ pub(crate) fn load(
 ) -> Plugins {
     let search = Search { folders: settings.plugins.clone() };
     let pins: Pins = settings.pins.iter().map(|(name, pin)| (name.clone(), pin.sha256.clone())).collect();
-    let plugins = Plugins::load(&named(steps, gates), &search, &pins);
+    let named = named(steps, gates);
+    named.iter().flat_map(|name| search.paths(name)).for_each(|path| diagnostics.seek(path));
+    let plugins = Plugins::load(&named, &search, &pins);
     let mut printing = BTreeSet::new();
     let mut check_all = |run: &[Processor], config: Given<'_>, diagnostics: &mut Diagnostics| {
         let mut any = false;

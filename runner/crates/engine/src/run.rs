@@ -1,6 +1,7 @@
 //! Run: starts one run of a configuration, and gives other threads a handle to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use crate::generation::bindings;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::history;
 use crate::generation::obstacles;
+use crate::generation::trial::{self, FailedSetup, TrialResources};
 use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
 use crate::recovery::start;
 use crate::runtime::message::Message;
@@ -131,6 +133,18 @@ impl Handle {
         current.files.differ(&current.configuration, SystemClock.now())
     }
 
+    /// Records the files that a reading of the configuration looked for, whether it takes effect or not.
+    pub fn note_sought(&self, files: BTreeSet<PathBuf>) {
+        self.current.set_sought(files);
+    }
+
+    /// Files that the last reading of the configuration looked for. A change of one of them is a reason to read it
+    /// again.
+    #[must_use]
+    pub fn sought_files(&self) -> BTreeSet<PathBuf> {
+        self.current.sought()
+    }
+
     /// Generation that the run carries out now.
     #[must_use]
     pub fn generation(&self) -> Arc<NumberedGeneration> {
@@ -198,6 +212,20 @@ impl Handle {
         between: Option<&[Arc<Configuration>]>,
     ) -> Result<Vec<(Address, String)>, ReadError> {
         obstacles::find(&next.configuration, &self.current.get(), between, &self.store)
+    }
+
+    /// Plugins of new and changed steps that cannot be set up. Waits some seconds at most.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn failed_setups(&self, next: &Generation) -> io::Result<Vec<FailedSetup>> {
+        let resources = TrialResources {
+            running_commands: Arc::clone(&self.running_commands),
+            ending: Arc::clone(&self.ending),
+            setups: self.setups.clone(),
+            tables: Arc::clone(&self.current.tables),
+        };
+        trial::failures(next, &self.current.get().digest, resources)
     }
 
     /// The obstacles that can be found without a change of any file: for a plan.

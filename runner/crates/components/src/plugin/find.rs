@@ -12,17 +12,22 @@ pub struct Search {
 }
 
 impl Search {
-    /// The library of the plugin `name`: `libNAME.so` or `NAME.so` in the first folder that has one. `-` and
-    /// `_` are equal, as for cargo.
+    /// The library of the plugin `name`: the first of its [`Self::paths`] that is there.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PathBuf> {
+        self.paths(name).into_iter().find(|path| path.is_file())
+    }
+
+    /// The paths that the library of the plugin `name` may have: `libNAME.so` or `NAME.so` in each folder, in their
+    /// order. `-` and `_` are equal, as for cargo.
+    #[must_use]
+    pub fn paths(&self, name: &str) -> Vec<PathBuf> {
         let names = [name.to_owned(), name.replace('-', "_")];
         let files: Vec<String> = names
             .iter()
             .flat_map(|name| [format!("{DLL_PREFIX}{name}{DLL_SUFFIX}"), format!("{name}{DLL_SUFFIX}")])
             .collect();
-        let paths = self.folders.iter().flat_map(|folder| files.iter().map(|file| folder.join(file)));
-        paths.into_iter().find(|path| path.is_file())
+        self.folders.iter().flat_map(|folder| files.iter().map(|file| folder.join(file))).collect()
     }
 
     /// The nearest name of a plugin.

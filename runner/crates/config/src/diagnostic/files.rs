@@ -3,7 +3,7 @@
 //! It depends on bytes, lines and columns, and not on TOML. The content of a secret file is never added: only
 //! configurations and scripts are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::iter;
@@ -19,6 +19,8 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     texts: BTreeMap<PathBuf, (Arc<str>, Arc<Lines>)>,
+    /// All files that were looked for, whether they were there or not.
+    sought: BTreeSet<PathBuf>,
     /// The texts that are read instead of those on disk.
     recorded: Option<Arc<BTreeMap<PathBuf, String>>>,
 }
@@ -56,7 +58,7 @@ pub enum TextReadError {
 impl Files {
     /// Reads these texts by path, and none from disk.
     pub(crate) fn recorded(texts: Arc<BTreeMap<PathBuf, String>>) -> Self {
-        Self { texts: BTreeMap::new(), recorded: Some(texts) }
+        Self { recorded: Some(texts), ..Self::default() }
     }
 
     /// Reads a text of bounded length, and adds it. A text that several parts name is read once, so that all of them
@@ -65,11 +67,22 @@ impl Files {
         if let Some((text, _)) = self.texts.get(path) {
             return Ok(Arc::clone(text));
         }
+        self.seek(path);
         let text = match &self.recorded {
             Some(recorded) => recorded.get(path).cloned().ok_or(TextReadError::Missing),
             None => read_text(path),
         };
         text.map(|text| self.add(path, text))
+    }
+
+    /// Records that a file was looked for.
+    pub(crate) fn seek(&mut self, path: impl Into<PathBuf>) {
+        self.sought.insert(path.into());
+    }
+
+    /// All files that were looked for, in order of path. The missing ones are among them.
+    pub fn sought(&self) -> impl Iterator<Item = &Path> {
+        self.sought.iter().map(PathBuf::as_path)
     }
 
     /// Stores `text` under `path`, and replaces an earlier one.

@@ -1,5 +1,7 @@
 //! Current generation: the configuration that a run carries out now, with its number.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::source_files::SourceFiles;
@@ -56,6 +58,8 @@ pub(crate) struct CurrentGeneration {
     back_before: Mutex<Option<(u64, RolledBackBefore)>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
     pub(crate) turn: Mutex<()>,
+    /// Files that the last reading of the configuration looked for, whether it took effect or not.
+    sought: Mutex<BTreeSet<PathBuf>>,
     /// Rows of the lookup tables whose rows are in queues.
     pub(crate) tables: Arc<QueueTables>,
 }
@@ -81,8 +85,17 @@ impl CurrentGeneration {
             back_to: Mutex::new(None),
             back_before: Mutex::new(None),
             turn: Mutex::new(()),
+            sought: Mutex::default(),
             tables: Arc::default(),
         }
+    }
+
+    pub(crate) fn sought(&self) -> BTreeSet<PathBuf> {
+        self.sought.lock().clone()
+    }
+
+    pub(crate) fn set_sought(&self, files: BTreeSet<PathBuf>) {
+        *self.sought.lock() = files;
     }
 
     #[must_use]

@@ -649,7 +649,7 @@ impl ProcessorChain {
 }
 
 /// Number of earlier processors with the same plugin; the plugin is added to them.
-fn earlier(before: &mut Vec<String>, plugin: &PluginStepConfig) -> u32 {
+pub(crate) fn earlier(before: &mut Vec<String>, plugin: &PluginStepConfig) -> u32 {
     let named = plugin.named();
     let count = before.iter().filter(|other| **other == named).count();
     before.push(named);

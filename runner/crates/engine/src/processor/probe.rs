@@ -27,6 +27,26 @@ pub(crate) struct Probe {
     scrub: Redactor,
 }
 
+/// The step as the owner of the processors of its gate or monitor. `file`: the path of the step's file, for messages.
+pub(crate) fn owner<'c>(
+    step: &'c Step,
+    inquiry: &'c ProbeConfig,
+    (limits, file): (&'c Limits, &'c str),
+    common: &SharedResources<'c>,
+) -> StepContext<'c> {
+    StepContext {
+        limits,
+        timeout: Some(inquiry.timeout),
+        config: &inquiry.config,
+        shared: &inquiry.shared,
+        secrets: &inquiry.secrets,
+        tables: &inquiry.tables,
+        // A failed call is repeated later, so no limit is needed.
+        after_death: AfterDeath::Crashed,
+        ..StepContext::of(step, file, common)
+    }
+}
+
 impl Probe {
     /// # Errors
     /// The part that cannot be set up, as a sentence fragment.
@@ -38,17 +58,7 @@ impl Probe {
     ) -> Result<Self, String> {
         let (limits, filter, file) =
             (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
-        let owner = StepContext {
-            limits: &limits,
-            timeout: Some(inquiry.timeout),
-            config: &inquiry.config,
-            shared: &inquiry.shared,
-            secrets: &inquiry.secrets,
-            tables: &inquiry.tables,
-            // A failed call is repeated later, so no limit is needed.
-            after_death: AfterDeath::Crashed,
-            ..StepContext::of(step, &file, common)
-        };
+        let owner = owner(step, inquiry, (&limits, &file), common);
         let last = inquiry.run.len().saturating_sub(1);
         let place = match (entry, step.gate) {
             (EntryPoint::Open, Some(GateRef(gate))) => {
