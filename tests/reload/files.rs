@@ -53,6 +53,8 @@ pub(super) struct Files {
     /// Number of the file of the sink, which only grows.
     sink: u64,
     processing: u64,
+    /// Strategy and lane of the queuer, by position.
+    queuer: usize,
     attempts: u64,
     has_extra: bool,
     /// Version of the plugin, which only grows.
@@ -72,6 +74,7 @@ impl Files {
             queue_before: 1,
             sink: 0,
             processing: 4,
+            queuer: 0,
             attempts: 10,
             has_extra: true,
             plugin: 1,
@@ -100,6 +103,7 @@ impl Files {
             }
             4 => {
                 self.processing = 1 + (self.processing + random.below(6)) % 7;
+                self.queuer = random.up_to(QUEUERS.len() - 1);
                 Change::Queuer
             }
             5 => {
@@ -198,7 +202,7 @@ impl Files {
     }
 
     fn pipeline(&self, read: &str) -> String {
-        let Self { sink, processing, attempts, renamed, .. } = self;
+        let Self { sink, processing, queuer, attempts, renamed, .. } = self;
         let mut text = PIPELINE.to_owned();
         for (name, number) in ["STEP", "SOURCE", "READY"].into_iter().zip(renamed) {
             let part = name.to_lowercase();
@@ -211,6 +215,7 @@ impl Files {
         text.replace("QUEUE", QUEUES[self.queue])
             .replace("READ", read)
             .replace("SINK", &sink.to_string())
+            .replace("PICKS", QUEUERS[*queuer])
             .replace("PROCESSING", &processing.to_string())
             .replace("ATTEMPTS", &attempts.to_string())
     }
@@ -229,6 +234,13 @@ fn replace(project: &Project, name: &str, text: &str) {
     project.write(&new, text);
     fs::rename(project.path().join(new), project.path().join(name)).expect("files can be renamed");
 }
+
+/// Queuers that keep the order in each of the lanes. Some have fewer lanes, and so keep more.
+const QUEUERS: [&str; 3] = [
+    "strategy = \"one-round-serial\", lane = \"lane\", max_processing = PROCESSING",
+    "strategy = \"one-round-serial\", lane = \"half\", max_processing = PROCESSING",
+    "strategy = \"serial\"",
+];
 
 const MISTAKES: [(&str, &str); 4] = [
     ("first.rhai", "fn process(job) { job. }"),
@@ -266,7 +278,7 @@ from = "READY"
 run = "third.rhai"
 to = "out"
 crash_limit = 1000
-queuer = { strategy = "one-round-serial", lane = "lane", max_processing = PROCESSING }
+queuer = { PICKS }
 retry = { backoff = "fixed", initial = "2ms", jitter = "none", max_attempts = ATTEMPTS }
 [step.native]
 from = "SOURCE"
@@ -313,6 +325,7 @@ fn process(job) {
     for queue in [\"a\", \"b\", \"c\"] { if queue in job { taken = job[queue]; } }
     taken.second = VERSION;
     taken.lane = taken.id % LANES;
+    taken.half = taken.lane % 2;
     #{ ready: taken, seen: taken }
 }
 ";

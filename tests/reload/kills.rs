@@ -1,8 +1,8 @@
 //! Reloads under load: the files change at random moments, and the executable is killed in between.
 //!
-//! Jobs flow all the time. A change is a script, a queue, a sink, a queuer, a retry policy or a whole pipeline. It may
-//! also be a plugin, the name of a step, or a mistake. It is carried out by a command, a signal, the watch, or the next
-//! start after a kill. Some are rolled back.
+//! Jobs flow all the time. A change is a script, a queue, a sink, a queuer with its lanes, a retry policy or a whole
+//! pipeline. It may also be a plugin, the name of a part, or a mistake. It is carried out by a command, a signal, the
+//! watch, or the next start after a kill. Some are rolled back, to any earlier generation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -133,22 +133,35 @@ impl Play {
         running
     }
 
-    /// Goes back to the generation before. The files stay as they are.
+    /// Goes back to the generation before, or to any earlier one. The files stay as they are.
     fn roll_back(&mut self) {
-        let outcome = self.project.tidegate(&["rollback"]);
-        // A plugin cannot go back to a library that is gone.
+        let current = self.generation();
+        let to = if self.random.below(3) == 0 { 1 + self.random.below(current) } else { current };
+        let to = to.to_string();
+        let arguments: &[&str] =
+            if to == current.to_string() { &["rollback"] } else { &["rollback", to.as_str()] };
+        let outcome = self.project.tidegate(arguments);
+        // A plugin cannot go back to a library that is gone, nor can it go back to what the watch has just replaced.
         let said = &outcome.stderr;
-        let is_refused =
-            ["the library of plugin", "no earlier generation"].iter().any(|reason| said.contains(reason));
+        let reasons =
+            ["the library of plugin", "no earlier generation", "has no generation", "is in force already"];
+        let is_refused = reasons.iter().any(|reason| said.contains(reason));
         assert!(outcome.code == Some(0) || is_refused, "seed {}: {outcome:?}", self.seed);
         self.rollbacks += usize::from(outcome.code == Some(0));
         self.files.note_run(false);
     }
 
-    /// Kills the runner while it follows a change, and starts it again. Sometimes the files change in between.
+    /// Kills the runner while it follows a change or goes back, and starts it again. Sometimes the files change in
+    /// between.
     fn kill(&mut self, running: Running, change: Change) -> Running {
-        if self.random.below(3) > 0 {
-            running.signal("HUP");
+        let mut rollback = None;
+        match self.random.below(4) {
+            0 => {}
+            1 => {
+                rollback = Some(self.project.start(&["rollback"]));
+                self.rollbacks += 1;
+            }
+            _ => running.signal("HUP"),
         }
         let (began, until) = (Instant::now(), Duration::from_micros(self.random.below(80_000)));
         while began.elapsed() < until {
@@ -161,6 +174,11 @@ impl Play {
             "seed {}: {change:?}:\n{said}",
             self.seed
         );
+        if rollback.is_some() {
+            self.files.note_run(false);
+        }
+        // It may have been answered or not.
+        drop(rollback.map(Running::outcome));
         if self.random.below(3) == 0 {
             self.files.change(&mut self.random);
             self.files.write(&self.project);
