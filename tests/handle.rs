@@ -316,3 +316,88 @@ fn a_job_that_is_null_is_put_back_like_any_other() {
     assert_eq!(project.read("out.ndjson"), "{\"id\":1}\n");
     assert!(errors(&project, &[]).is_empty());
 }
+
+#[test]
+fn an_output_that_was_due_later_and_lost_its_place_is_delivered_by_a_retry_that_runs_nothing() {
+    let to = "to = { now = \"now\", later = \"later\" }";
+    let project = Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[pipeline]\nerrors = \"failed\"\n[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\n\
+                 format = \"ndjson\"\nfollow = true\n[step.a]\nfrom = \"in\"\nrun = \"a.rhai\"\n{to}\n\
+                 [sink.now]\ntype = \"file\"\npath = \"now.ndjson\"\n\
+                 [sink.later]\ntype = \"file\"\npath = \"later.ndjson\"\n"
+            ),
+        )
+        .file(
+            "a.rhai",
+            "fn process(job) { emit_in(\"later\", #{ id: job.id, late: true }, \"1h\"); #{ now: job } }",
+        )
+        .file("in.ndjson", jobs(1..=2));
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("the jobs", || project.ids_so_far("now.ndjson") == [1, 2]);
+    project.change("p.toml", to, "to = { now = \"now\" }");
+    project.tidegate(&["reload"]).done();
+    project.tidegate(&["delayed", "now", "p/a", "--yes"]).done();
+    running.wait_until("the errors", || errors(&project, &[]).len() == 2);
+    project.change("p.toml", "to = { now = \"now\" }", to);
+    project.tidegate(&["reload"]).done();
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    running.wait_until("the outputs", || project.ids_so_far("later.ndjson").len() == 2);
+    running.stop().done();
+    assert_eq!(ids(&project.read("now.ndjson")), [1, 2]);
+    let mut later: Vec<&str> = Vec::new();
+    let text = project.read("later.ndjson");
+    later.extend(text.lines());
+    later.sort_unstable();
+    assert_eq!(later, ["{\"id\":1,\"late\":true}", "{\"id\":2,\"late\":true}"]);
+    project.assert_sound();
+}
+
+#[test]
+fn a_result_that_lost_an_output_before_its_delivery_is_delivered_by_a_retry_that_runs_nothing() {
+    let to = "to = { x = \"x\", y = \"y\" }";
+    let project = Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[pipeline]\nerrors = \"failed\"\n[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\n\
+                 format = \"ndjson\"\nfollow = true\n[step.a]\nfrom = \"in\"\n\
+                 run = [\"builtin:exec\", \"split.rhai\"]\ntimeout = \"1h\"\n{to}\n\
+                 exec = {{ command = [\"sh\", \"-c\", \"read job; echo $job >> ran; case $job in *:1?) read line < gate;; esac; echo $job\"] }}\n\
+                 queuer = {{ strategy = \"fifo\", max_processing = 8, ordered = true }}\n\
+                 [sink.x]\ntype = \"file\"\npath = \"x.ndjson\"\n[sink.y]\ntype = \"file\"\npath = \"y.ndjson\"\n"
+            ),
+        )
+        .file("split.rhai", "fn process(job) { #{ x: job, y: job } }")
+        .file("in.ndjson", jobs(1..=4));
+    let made = std::process::Command::new("mkfifo").arg(project.path().join("gate")).status();
+    assert!(made.expect("mkfifo can be started").success());
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    for job in ["p/in/2", "p/in/3", "p/in/4"] {
+        running.wait_until("the end of a job behind the first one", || {
+            project
+                .tidegate(&["job", "show", job])
+                .stdout
+                .contains("it is finished, and delivered in the order")
+        });
+    }
+    project.change("p.toml", to, "to = { x = \"x\" }");
+    project.write("split.rhai", "fn process(job) { #{ x: job } }");
+    project.tidegate(&["reload"]).done();
+    std::fs::write(project.path().join("gate"), "go\n").expect("the command reads it");
+    running.wait_until("the errors", || errors(&project, &[]).len() == 3);
+    project.change("p.toml", "to = { x = \"x\" }", to);
+    project.write("split.rhai", "fn process(job) { #{ x: job, y: job } }");
+    project.tidegate(&["reload"]).done();
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    running.wait_until("the outputs", || project.ids_so_far("y.ndjson").len() == 4);
+    running.stop().done();
+    for file in ["ran", "x.ndjson", "y.ndjson"] {
+        let mut seen = ids(&project.read(file));
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4], "{file}");
+    }
+    project.assert_sound();
+}

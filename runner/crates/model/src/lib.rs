@@ -87,7 +87,7 @@ pub use crate::job::delivery_hash::{
 pub use crate::job::origin::{Origin, Origins};
 pub use crate::job::progress::{Counters, Progress};
 pub use crate::job::source_position::{Segment, SourceOffset, TailFingerprint};
-pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, millis, rfc3339};
+pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, from_rfc3339, millis, rfc3339};
 pub use crate::time::due::Due;
 pub use external_status::{ExternalStatus, NextPoll};
 pub use field_path::{FieldPath, elements, scalar};

@@ -16,6 +16,7 @@ use super::reason;
 use tidegate_components::redact::Redactor;
 use tidegate_config::{InputMode, Processor, Step};
 use tidegate_model::{Address, Secret, Timestamp, rfc3339, shortened};
+use tidegate_store::{FinishedEnd, FinishedOutput, FinishedResult};
 
 /// One failed job, as JSON on the error queue.
 #[derive(Debug, Serialize)]
@@ -53,8 +54,23 @@ pub(crate) struct ErrorRecord<'a> {
     /// Queues that the job has passed, if they have `meta`.
     #[serde(skip_serializing_if = "Option::is_none")]
     meta: Option<&'a RawValue>,
+    /// Output that was to be delivered later, which is the job of this record. A retry delivers it, and runs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a str>,
+    /// Outputs of an attempt whose result could not be delivered. A retry delivers them, and runs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outputs: Option<Vec<RecordedOutput<'a>>>,
     #[serde(flatten)]
     job: Job,
+}
+
+#[derive(Debug, Serialize)]
+struct RecordedOutput<'a> {
+    to: &'a str,
+    /// Time of its delivery; RFC 3339. Without it, it is delivered with the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
+    job: &'a RawValue,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,6 +107,8 @@ pub(crate) struct FailureCase<'a> {
     pub(crate) generation: u64,
     pub(crate) item: &'a JobInput<'a>,
     pub(crate) result: Option<&'a RawValue>,
+    /// Result of an attempt, if it cannot be delivered.
+    pub(crate) undelivered: Option<&'a FinishedResult>,
     pub(crate) configuration: &'a RawValue,
 }
 
@@ -202,9 +220,23 @@ pub(crate) fn write(
         configuration: case.configuration,
         result: case.result.map(bounded),
         meta: serde_json::from_str(&case.item.carried).ok(),
+        output: case.item.to,
+        outputs: case.undelivered.and_then(outputs),
         job: job(case.item),
     };
     serde_json::to_writer(buffer, &record)
+}
+
+/// The outputs of a result; `None` if it is no delivery, or one of them is not JSON.
+fn outputs(result: &FinishedResult) -> Option<Vec<RecordedOutput<'_>>> {
+    if !matches!(result.end, FinishedEnd::Delivered) {
+        return None;
+    }
+    let outputs = result.outputs.iter().map(|FinishedOutput { to, due, payload }| {
+        let job = serde_json::from_slice(payload).ok()?;
+        Some(RecordedOutput { to, due: due.map(rfc3339), job })
+    });
+    outputs.collect()
 }
 
 /// A result that is too long becomes a text.

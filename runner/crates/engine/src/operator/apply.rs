@@ -21,10 +21,12 @@ use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
 use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
-use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, present, shortened};
+use tidegate_model::{
+    Address, Due, NameHistory, Progress, Timestamp, from_rfc3339, on_one_line, present, shortened,
+};
 use tidegate_store::{
-    Append, Block, Changes, DeliveryKey, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey,
-    ReadError, Store, Trim, TrimWhen,
+    Append, Block, Changes, DeliveryKey, Details, FinishedOutput, FinishedResult, JobForm, NewParkedJob,
+    ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Store, Trim, TrimWhen,
 };
 use tidegate_store::{LaneChange, LaneHold};
 
@@ -174,6 +176,21 @@ struct FailedJobRecord<'a> {
     job_text: Option<String>,
     #[serde(default)]
     job_bytes: Option<Vec<u8>>,
+    /// Output that was due later. Its payload is the job.
+    #[serde(default)]
+    output: Option<String>,
+    /// Outputs of the attempt, which were not delivered.
+    #[serde(borrow, default)]
+    outputs: Option<Vec<UndeliveredOutput<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct UndeliveredOutput<'a> {
+    to: String,
+    #[serde(default)]
+    due: Option<String>,
+    #[serde(borrow)]
+    job: &'a RawValue,
 }
 
 #[derive(Deserialize)]
@@ -242,7 +259,8 @@ fn with_payload(
 ) -> Result<ParkedJob, String> {
     json::check(payload.as_bytes()).map_err(|error| format!("the payload is not JSON: {error}"))?;
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
-    if declared.is_some_and(|step| step.take != InputMode::From) {
+    let is_output = matches!(job.reason, ParkReason::Output { .. });
+    if !is_output && declared.is_some_and(|step| step.take != InputMode::From) {
         let parts: BTreeMap<String, &RawValue> = serde_json::from_str(payload).unwrap_or_default();
         let wanted = || job.inputs.iter().map(|(binding, _)| binding.as_str());
         if parts.len() != job.inputs.len() || !wanted().all(|binding| parts.contains_key(binding)) {
@@ -250,7 +268,12 @@ fn with_payload(
             return Err(format!("the payload of a job of `{step}` must be an object with {wanted}"));
         }
     }
-    Ok(ParkedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), ..job })
+    let reason = match job.reason {
+        // It is of another payload.
+        ParkReason::Finished { .. } => ParkReason::default(),
+        reason => reason,
+    };
+    Ok(ParkedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), reason, ..job })
 }
 
 /// Job of an error record, and the step that runs it again.
@@ -290,6 +313,7 @@ fn failed_job(
     }
     let job = ParkedJob {
         inputs,
+        reason: reason_of_retry(failed.output, failed.outputs)?,
         attempt: failed.attempt,
         last_error: Some(shortened(failed.message, reason::BYTES_MAX)),
         form,
@@ -298,6 +322,23 @@ fn failed_job(
         ..ParkedJob::default()
     };
     Ok((step.address.clone(), job))
+}
+
+/// Outputs that an attempt has made are delivered, and the job does not run again.
+fn reason_of_retry(
+    output: Option<String>,
+    outputs: Option<Vec<UndeliveredOutput<'_>>>,
+) -> Result<ParkReason, String> {
+    if let Some(to) = output {
+        return Ok(ParkReason::Output { to });
+    }
+    let Some(outputs) = outputs else { return Ok(ParkReason::default()) };
+    let outputs = outputs.into_iter().map(|UndeliveredOutput { to, due, job }| {
+        let due = due.map(|due| from_rfc3339(&due).ok_or("the error record has a malformed time"));
+        Ok(FinishedOutput { to, due: due.transpose()?, payload: job.get().as_bytes().to_vec() })
+    });
+    let outputs = outputs.collect::<Result<_, &str>>()?;
+    Ok(ParkReason::Finished { result: FinishedResult { outputs, ..FinishedResult::default() } })
 }
 
 fn drop_errors(

@@ -291,7 +291,8 @@ fn write_records(
                 continue;
             }
             let (step, configuration) = (&step.address, recorded.get());
-            let case = FailureCase { now, step, take, generation, item: &item, result: None, configuration };
+            let (item, result, undelivered) = (&item, None, None);
+            let case = FailureCase { now, step, take, generation, item, result, undelivered, configuration };
             records
                 .push_with(|buffer| error_record::write(&case, &failure, buffer))
                 .map_err(|error| format!("the error record of a cancelled job cannot be written: {error}"))?;

@@ -57,6 +57,12 @@ pub fn rfc3339(time: Timestamp) -> String {
     }
 }
 
+/// The time that [`rfc3339`] has written, or any other in that form; `None` if it is none.
+#[must_use]
+pub fn from_rfc3339(text: &str) -> Option<Timestamp> {
+    text.parse::<jiff::Timestamp>().ok().map(|time| Timestamp(time.as_millisecond()))
+}
+
 /// A source of the current time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;

@@ -164,7 +164,9 @@ impl FailureHandler<'_> {
                 let (step, take, generation) = (self.step, self.take, self.generation);
                 let result = verdict.and_then(|verdict| verdict.result.as_deref());
                 let configuration = self.configuration.get();
-                let case = FailureCase { now, step, take, generation, item, result, configuration };
+                let undelivered = item.finished_result();
+                let case =
+                    FailureCase { now, step, take, generation, item, result, undelivered, configuration };
                 // Serialization to memory cannot fail; if it did, the step would stop.
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
                     return JobDisposition::Halts(Box::new(failure), HaltReason::Run);
