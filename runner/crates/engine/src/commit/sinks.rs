@@ -208,13 +208,22 @@ impl Sinks {
 /// Position from which a sink continues. A file that the sink has left is continued behind its committed part. If it is
 /// gone, the sink begins a new one.
 pub(crate) fn position(store: &Store, sink: &Sink) -> Result<Option<SinkPosition>, ReadError> {
-    let SinkKind::File(file) = &sink.kind else { return store.sink(&sink.address) };
+    position_under(&sink.address, store, sink)
+}
+
+/// As [`position`], for a sink that has this name in the store.
+pub(crate) fn position_under(
+    name: &Address,
+    store: &Store,
+    sink: &Sink,
+) -> Result<Option<SinkPosition>, ReadError> {
+    let SinkKind::File(file) = &sink.kind else { return store.sink(name) };
     let path = stored_path(file);
-    let own = store.sink(&sink.address)?;
+    let own = store.sink(name)?;
     if own.as_ref().is_some_and(|own| own.path == path) || path.is_none() {
         return Ok(own);
     }
-    let found = store.sink_in(&sink.address, path.as_deref())?;
+    let found = store.sink_in(name, path.as_deref())?;
     let is_gone = |found: &SinkPosition| found.path == path && !file.path.exists();
     Ok(if found.as_ref().is_some_and(is_gone) { own } else { found })
 }

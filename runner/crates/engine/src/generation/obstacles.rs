@@ -34,12 +34,14 @@ pub(crate) fn find(
     between: Option<&[Arc<Configuration>]>,
     store: &Store,
 ) -> Result<Vec<Obstacle>, ReadError> {
-    let mut found = foresee(next, &before.configuration, between, store)?;
+    let (mut found, renamed) = foreseen(next, &before.configuration, between, store)?;
     for (sink, _) in changed(next, &before.configuration) {
         if found.iter().all(|(address, _)| *address != sink.address)
             && !is_in_use(sink, &before.configuration)
         {
-            let position = sinks::position(store, sink)?;
+            let is_its = |part: &&RenamedPart| part.kind == NamedKind::Endpoint && part.to == sink.address;
+            let name = renamed.iter().find(is_its).map_or(&sink.address, |part| &part.from);
+            let position = sinks::position_under(name, store, sink)?;
             let why = cannot_open(sink, position.as_ref());
             found.extend(why.map(|why| (sink.address.clone(), why)));
         }
@@ -54,6 +56,16 @@ pub(crate) fn foresee(
     between: Option<&[Arc<Configuration>]>,
     store: &Store,
 ) -> Result<Vec<Obstacle>, ReadError> {
+    Ok(foreseen(next, before, between, store)?.0)
+}
+
+/// As [`foresee`], with the renames that the generation carries out.
+fn foreseen(
+    next: &Configuration,
+    before: &Configuration,
+    between: Option<&[Arc<Configuration>]>,
+    store: &Store,
+) -> Result<(Vec<Obstacle>, Vec<RenamedPart>), ReadError> {
     let mut found = Vec::new();
     for source in &next.sources {
         let same = before.sources.iter().find(|old| old.address == source.address);
@@ -69,7 +81,7 @@ pub(crate) fn foresee(
     }
     let changed = changed(next, before);
     if changed.is_empty() {
-        return Ok(found);
+        return Ok((found, renamed));
     }
     let others: Vec<(&Sink, &FileSink, PathBuf)> =
         files(&next.sinks).map(|(sink, file)| (sink, file, real_path(&file.path))).collect();
@@ -91,7 +103,7 @@ pub(crate) fn foresee(
         };
         found.extend(why.map(|why| (sink.address.clone(), why)));
     }
-    Ok(found)
+    Ok((found, renamed))
 }
 
 /// Sinks whose file they do not write in the current generation.
