@@ -30,7 +30,7 @@ fn the_runner_goes_back_until_a_file_changes_again() {
     assert_eq!(version_of(&project, &mut running, 3), 2);
 
     let told = project.tidegate(&["rollback"]).done().stdout;
-    assert_eq!(told, "generation 3 is in force\n");
+    assert_eq!(told, "generation 3 is in force: it repeats generation 1\n");
     assert_eq!(version_of(&project, &mut running, 4), 1);
     let status = project.tidegate(&["status"]).done().stdout;
     assert!(status.contains("the files differ from the configuration in force"), "{status}");
@@ -213,4 +213,71 @@ fn a_restart_after_a_rollback_goes_on_although_the_files_have_mistakes() {
     let mut running = project.start(&["run", ".", "--no-watch"]);
     assert_eq!(version_of(&project, &mut running, 4), 3);
     running.stop().done();
+}
+
+#[test]
+fn rollbacks_in_a_row_go_further_back_and_the_files_stay_rolled_back() {
+    let project = marking();
+    let start = || {
+        let mut running = project.start(&["run", "."]);
+        running.wait_until("its socket", || project.is_answered());
+        running
+    };
+    let mut running = start();
+    for version in 2..=4 {
+        project.write("mark.rhai", mark(version));
+        says_generation(&mut running, version);
+    }
+    assert_eq!(version_of(&project, &mut running, 2), 4);
+    for (id, expected) in [(3, 3), (4, 2), (5, 1)] {
+        let said = project.tidegate(&["rollback"]).done().stdout;
+        let generation = id + 2;
+        assert_eq!(said, format!("generation {generation} is in force: it repeats generation {expected}\n"));
+        assert_eq!(version_of(&project, &mut running, id), expected);
+    }
+    project.tidegate(&["rollback"]).failed(1).says("no earlier generation");
+    // A save without a change, and a restart, do not bring the files into force.
+    project.write("mark.rhai", mark(4));
+    running.wait_until_it_says("the saved files are those of generation 4, which was rolled back");
+    assert_eq!(version_of(&project, &mut running, 6), 1);
+    running.stop().done();
+    let mut running = start();
+    running.wait_until_it_says(
+        "generation 1 goes on: the files are those of generation 4, which was rolled back",
+    );
+    assert_eq!(version_of(&project, &mut running, 7), 1);
+    project.write("mark.rhai", mark(5));
+    says_generation(&mut running, 8);
+    assert_eq!(version_of(&project, &mut running, 8), 5);
+    running.stop().done();
+}
+
+#[test]
+fn a_sink_returns_to_its_file_and_its_former_name_at_once() {
+    let toml = |name: &str, was: &str, path: &str| {
+        format!(
+            "[pipeline]\nname = \"{name}\"\n{was}\n[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\n\
+             format = \"ndjson\"\nfollow = true\n[sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"{path}\"\n"
+        )
+    };
+    let project = Project::new().file("p.toml", toml("a", "", "first.ndjson")).file("in.ndjson", jobs([1]));
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    let mut delivers = |id: u64, path: &str, expected: &[u64]| {
+        if id > 1 {
+            project.append("in.ndjson", jobs([id]));
+        }
+        running.wait_until(path, || project.ids_so_far(path) == expected);
+    };
+    delivers(1, "first.ndjson", &[1]);
+    project.write("p.toml", toml("b", "was = \"a\"", "second.ndjson"));
+    project.tidegate(&["reload"]).done();
+    delivers(2, "second.ndjson", &[2]);
+    project.tidegate(&["rollback"]).done();
+    delivers(3, "first.ndjson", &[1, 3]);
+    // By a change of the files, too.
+    project.write("p.toml", toml("c", "was = \"a\"", "second.ndjson"));
+    project.tidegate(&["reload"]).done();
+    delivers(4, "second.ndjson", &[2, 4]);
+    running.stop().done();
+    project.assert_sound();
 }

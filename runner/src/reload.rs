@@ -15,7 +15,7 @@ use tidegate_config::{
     Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange,
     PartKind, Plan, PlanState, Severity,
 };
-use tidegate_engine::{FailedSetup, Generation, Handle, RefusedReload, RolledBack};
+use tidegate_engine::{FailedSetup, Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Clock as _, SystemClock, plain};
 use tidegate_store::Trigger;
@@ -27,6 +27,9 @@ pub(crate) enum Reloaded {
     /// The configuration is carried out from now on.
     Installed {
         generation: u64,
+        /// The earlier generation that it repeats, after a rollback.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        repeats: Option<u64>,
         /// Steps that still finish jobs which they began before, and take over afterwards.
         lingering: Vec<String>,
         /// Settings that take effect when the runner restarts.
@@ -106,12 +109,12 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         return Reloaded::Unchanged { generation: current.number };
     }
     if trigger == Trigger::Watch
-        && let Some(RolledBack { from, .. }) = run.rolled_back_of(&digest)
+        && let Some(files) = run.rolled_back_of(&digest)
     {
         mended(run);
         tracing::info!(
             target: log_target::RUNNER,
-            "the saved files are those of generation {from}, which was rolled back: `tidegate reload` brings them into force"
+            "the saved files are those of generation {files}, which was rolled back: `tidegate reload` brings them into force"
         );
         return Reloaded::Unchanged { generation: current.number };
     }
@@ -139,7 +142,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         let steps = lingering.join(", ");
         tracing::info!(target: log_target::RUNNER, generation, "these steps finish the jobs that they began before, and then follow: {steps}");
     }
-    Reloaded::Installed { generation, lingering, restart }
+    Reloaded::Installed { generation, repeats: None, lingering, restart }
 }
 
 /// Files that a reading of the configuration looked for.

@@ -47,7 +47,7 @@ pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<
     tracing::warn!(target: log_target::RUNNER, generation, "generation {number} is in force again, until the files change");
     let lingering = outcome.lingering.iter().map(ToString::to_string).collect();
     let restart = reload::waiting_for_restart(run, earlier.digest());
-    Ok(Reloaded::Installed { generation, lingering, restart })
+    Ok(Reloaded::Installed { generation, repeats: Some(number), lingering, restart })
 }
 
 /// The valid part of a configuration with mistakes, if a generation of its store may be in force by a rollback.
@@ -66,10 +66,10 @@ pub(crate) fn resumed(
 ) -> Option<(Generation, ResumedRollback)> {
     match resume(path, options, files, store) {
         Ok(resumed) => {
-            if let Some((_, ResumedRollback { rollback: RolledBack { to, from, why, .. }, .. })) = &resumed {
+            if let Some((_, ResumedRollback { rollback: RolledBack { to, why, .. }, files, .. })) = &resumed {
                 tracing::warn!(
                     target: log_target::RUNNER,
-                    "generation {to} goes on: the files are those of generation {from}, which was rolled back: {why}; \
+                    "generation {to} goes on: the files are those of generation {files}, which was rolled back: {why}; \
                      a change of the files, `tidegate reload` or `run --from-files` brings them into force"
                 );
             }

@@ -28,8 +28,10 @@ pub(super) fn print_outcome(reloaded: Reloaded, format: Format) -> Result<Exit, 
         return Ok(print_json(&reloaded, exit));
     }
     match reloaded {
-        Reloaded::Installed { generation, lingering, restart } => {
-            let mut lines = vec![format!("generation {generation} is in force")];
+        Reloaded::Installed { generation, repeats, lingering, restart } => {
+            let repeats =
+                repeats.map_or_else(String::new, |earlier| format!(": it repeats generation {earlier}"));
+            let mut lines = vec![format!("generation {generation} is in force{repeats}")];
             lines.extend(
                 restart.iter().map(|setting| format!("`{setting}` takes effect when the runner restarts")),
             );

@@ -31,7 +31,7 @@ pub(crate) fn get(context: &RunnerContext) -> Response {
 
 pub(crate) fn post(context: &RunnerContext) -> Result<Response, HttpRefusal> {
     match reload(&context.handle, Trigger::Reload) {
-        Reloaded::Installed { generation, lingering, restart } => {
+        Reloaded::Installed { generation, repeats: _, lingering, restart } => {
             let body = json!({ "generation": generation, "lingering": lingering, "restart": restart });
             Ok(json(StatusCode::OK, &body))
         }

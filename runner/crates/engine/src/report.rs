@@ -89,7 +89,10 @@ pub struct RolledBack {
 #[derive(Clone, Debug)]
 pub struct ResumedRollback {
     pub rollback: RolledBack,
-    /// Meaning of the files that were rolled back.
+    /// Number of the generation of the files, which were rolled back. It is earlier than that of `rollback.from` after
+    /// several rollbacks.
+    pub files: u64,
+    /// Meaning of these files.
     pub(crate) digest: ConfigurationDigest,
 }
 

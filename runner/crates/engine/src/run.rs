@@ -197,7 +197,7 @@ impl Handle {
 
     /// Rollback of a configuration with this digest, while it lasts.
     #[must_use]
-    pub fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<RolledBack> {
+    pub fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<u64> {
         self.current.rolled_back_of(digest)
     }
 

@@ -70,7 +70,8 @@ struct Return {
     /// Number of the generation that carries out the earlier one again.
     number: u64,
     rollback: RolledBack,
-    /// Meaning of the files that were rolled back.
+    /// Number and meaning of the files, which were rolled back.
+    files: u64,
     digest: Arc<ConfigurationDigest>,
 }
 
@@ -123,24 +124,34 @@ impl CurrentGeneration {
         back_to.as_ref().filter(|back| back.number == number).map(|back| back.rollback.clone())
     }
 
-    /// As [`Self::back_to`], if files of this digest mean the same as those that were rolled back.
+    /// Number of the generation of the files, if files of this digest mean the same as those that were rolled back.
     #[must_use]
-    pub(crate) fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<RolledBack> {
-        let is_same = self.back_to.lock().as_ref().is_some_and(|back| *back.digest == *digest);
-        self.back_to().filter(|_| is_same)
+    pub(crate) fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<u64> {
+        let number = self.get().number;
+        let back_to = self.back_to.lock();
+        back_to
+            .as_ref()
+            .filter(|back| back.number == number && *back.digest == *digest)
+            .map(|back| back.files)
     }
 
     /// `number`: that of the generation that carries out the earlier one again. The current one is still the one that
     /// is rolled back.
     pub(crate) fn set_back_to(&self, number: u64, rollback: RolledBack) {
-        let digest = Arc::clone(&self.get().digest);
-        *self.back_to.lock() = Some(Return { number, rollback, digest });
+        let current = self.get();
+        let mut back_to = self.back_to.lock();
+        // After another rollback, the files are still those that were rolled back first.
+        let (files, digest) = match back_to.take() {
+            Some(before) if before.number == current.number => (before.files, before.digest),
+            _ => (current.number, Arc::clone(&current.digest)),
+        };
+        *back_to = Some(Return { number, rollback, files, digest });
     }
 
     /// Goes on with a rollback of an earlier run.
-    pub(crate) fn resume(&self, ResumedRollback { rollback, digest }: ResumedRollback) {
-        let digest = Arc::new(digest);
-        *self.back_to.lock() = Some(Return { number: self.get().number, rollback, digest });
+    pub(crate) fn resume(&self, ResumedRollback { rollback, files, digest }: ResumedRollback) {
+        let (number, digest) = (self.get().number, Arc::new(digest));
+        *self.back_to.lock() = Some(Return { number, rollback, files, digest });
     }
 
     /// Earlier rollback of the files that started the run and are still in force.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Generation;
+use super::resumed::is_rollback;
 use tidegate_config::{Configuration, Invocation, LoadOptions};
 use tidegate_store::{HistoryEntry, ReadError, Store, TakeoverOutcome};
 
@@ -66,12 +67,25 @@ pub(crate) fn texts(store: &Store, entry: &HistoryEntry) -> Result<BTreeMap<Stri
     Ok(texts)
 }
 
-/// The newest entry of the generation; without one, of the last that was in force before the current one.
+/// The newest entry of the generation; without a number, of the last that was in force before the current one.
 fn target(entries: &[HistoryEntry], current: u64, to: Option<u64>) -> Result<&HistoryEntry, String> {
     let Some(wanted) = to else {
+        let of = |number: u64| entries.iter().rev().find(|entry| entry.generation == Some(number));
+        let now = of(current);
+        let is_same = |entry: &HistoryEntry| {
+            now.is_some_and(|now| {
+                (&entry.files, &entry.plugins, &entry.digest) == (&now.files, &now.plugins, &now.digest)
+            })
+        };
+        // A generation that came by a rollback stands where the one stood that it repeats.
+        let repeated = entries.iter().filter(|entry| !is_rollback(entry) && is_same(entry));
+        let repeated =
+            repeated.filter_map(|entry| entry.generation).filter(|&number| number < current).next_back();
+        let place = repeated.filter(|_| now.is_some_and(is_rollback)).unwrap_or(current);
         let before = |entry: &&HistoryEntry| {
-            entry.generation.is_some_and(|number| number < current)
+            entry.generation.is_some_and(|number| number < place)
                 && entry.outcome == TakeoverOutcome::Installed
+                && !is_same(entry)
         };
         let none = || "the history has no earlier generation that is still in order".to_owned();
         return entries.iter().rev().find(before).ok_or_else(none);

@@ -31,7 +31,7 @@ pub fn resume(
         Ok(files) => files.configuration.root.clone(),
         Err(_) => Generation::valid_part(path, &options).map(|part| part.root).unwrap_or_default(),
     };
-    let Some((rollback, last, rolled_back)) = in_force(&entries, files, &root) else { return Ok(None) };
+    let Some((rollback, last, of_files)) = in_force(&entries, files, &root) else { return Ok(None) };
     let failed = |why: String| (rollback.clone(), why);
     let recorded = texts(store, last).map_err(failed)?;
     let options = LoadOptions { recorded: Some(recorded), ..options };
@@ -45,14 +45,15 @@ pub fn resume(
     let digest = match files {
         Ok(files) => ConfigurationDigest::clone(files.digest()),
         Err(_) => {
-            let text = store.history_text(&rolled_back.digest).unwrap_or_default();
+            let text = store.history_text(&of_files.digest).unwrap_or_default();
             text.and_then(|text| ConfigurationDigest::from_recorded(&text)).unwrap_or_default()
         }
     };
-    Ok(Some((generation, ResumedRollback { rollback, digest })))
+    let files = of_files.generation.unwrap_or_default();
+    Ok(Some((generation, ResumedRollback { rollback, files, digest })))
 }
 
-/// The rollback that is in force, the entry of its generation, and that of the one that was rolled back.
+/// The rollback that is in force, the entry of its generation, and that of the files, which were rolled back.
 fn in_force<'e>(
     entries: &'e [HistoryEntry],
     files: Result<&Generation, &Diagnostics>,
@@ -60,14 +61,21 @@ fn in_force<'e>(
 ) -> Option<(RolledBack, &'e HistoryEntry, &'e HistoryEntry)> {
     let mut taken_over = entries.iter().enumerate().rev().filter(|(_, entry)| entry.generation.is_some());
     let (at, last) = taken_over.next()?;
-    let is_rollback = matches!(last.trigger, Trigger::Rollback | Trigger::WatchErrors);
-    if !is_rollback || last.outcome != TakeoverOutcome::Installed {
+    if !is_rollback(last) || last.outcome != TakeoverOutcome::Installed {
         return None;
     }
     let (before, rolled_back) = taken_over.next()?;
     let TakeoverOutcome::RolledBack(why) = &rolled_back.outcome else { return None };
+    // Several rollbacks, one after the other: the files are those before the first one.
+    let (mut before, mut of_files) = (before, rolled_back);
+    while is_rollback(of_files) {
+        (before, of_files) = taken_over.next()?;
+        if !matches!(of_files.outcome, TakeoverOutcome::RolledBack(_)) {
+            return None;
+        }
+    }
     let are_the_same = match files {
-        Ok(files) => is_of(rolled_back, files),
+        Ok(files) => is_of(of_files, files),
         // They had mistakes when the generation was rolled back, and have the same ones.
         Err(diagnostics) => {
             let refused = entries[before..at].iter().rev().find(|entry| entry.generation.is_none());
@@ -86,7 +94,12 @@ fn in_force<'e>(
     let since: Timestamp = last.time;
     are_the_same.then_some(())?;
     let (to, from) = (to.generation?, rolled_back.generation?);
-    Some((RolledBack { to, from, since, trigger: last.trigger, why: why.clone() }, last, rolled_back))
+    Some((RolledBack { to, from, since, trigger: last.trigger, why: why.clone() }, last, of_files))
+}
+
+/// Whether the generation of an entry came by a rollback.
+pub(crate) fn is_rollback(entry: &HistoryEntry) -> bool {
+    matches!(entry.trigger, Trigger::Rollback | Trigger::WatchErrors)
 }
 
 /// Whether files mean the same as those of an entry.
