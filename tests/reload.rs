@@ -402,6 +402,9 @@ fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
         project.write("p.toml", before.replace("out.ndjson", path));
         let refused = project.tidegate(&["reload", "."]).failed(1);
         assert!(refused.stderr.contains("`p/out` cannot be opened: "), "{}", refused.stderr);
+        // The place of the sink in the file.
+        let line = before.lines().position(|line| line == "[sink.out]").expect("it has a sink") + 1;
+        assert!(refused.stderr.contains(&format!("p.toml:{line}:")), "{}", refused.stderr);
     }
     assert_eq!(version_of(&project, &mut running, 2), 1);
     project.write("p.toml", before.replace("out.ndjson", "new/out.ndjson"));

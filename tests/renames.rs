@@ -450,3 +450,19 @@ fn before(project: &Project) -> String {
     let text = project.read("p.toml");
     text.split("[sink.both]").next().unwrap_or_default().to_owned()
 }
+
+#[test]
+fn a_misspelt_was_is_a_warning_with_the_part_that_may_be_meant() {
+    let project = Project::pipeline("follow = true\n[step.mark]\nfrom = \"in\"\nto = \"out\"\n")
+        .file("in.ndjson", jobs([1]));
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("the job", || project.ids_so_far("out.ndjson") == [1]);
+    project.change("p.toml", "[step.mark]\n", "[step.sign]\nwas = \"marc\"\n");
+    let note = "`was = \"marc\"` of step `p/sign` has no effect: nothing of `p/marc` is left to move, so it begins \
+                anew; did you mean `p/mark`?";
+    let plan = project.tidegate(&["plan"]).failed(2).stdout;
+    assert!(plan.contains(note), "{plan}");
+    project.tidegate(&["reload"]).done();
+    running.wait_until_it_says(note);
+    running.stop().done();
+}

@@ -281,3 +281,46 @@ fn a_sink_returns_to_its_file_and_its_former_name_at_once() {
     running.stop().done();
     project.assert_sound();
 }
+
+#[test]
+fn restored_files_stay_links_and_no_older_copy_is_lost() {
+    let project = marking();
+    project.write("real/mark.rhai", mark(1));
+    std::fs::remove_file(project.path().join("mark.rhai")).expect("the file is there");
+    std::os::unix::fs::symlink("real/mark.rhai", project.path().join("mark.rhai"))
+        .expect("links can be made");
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.is_answered());
+    let more = "[step.again]\nfrom = \"p/again\"\n";
+    for (copy, generation) in [("more.toml.rolled-back", 2), ("more.toml.rolled-back-2", 4)] {
+        project.write("mark.rhai", mark(generation));
+        project.write("more.toml", format!("# {generation}\n{more}"));
+        let reloaded = project.tidegate(&["reload"]).done().stdout;
+        assert!(reloaded.starts_with(&format!("generation {generation} is in force")), "{reloaded}");
+        project.tidegate(&["rollback", "1", "--write", "--yes"]).done().says(copy);
+        assert!(project.read(copy).starts_with(&format!("# {generation}\n")));
+        assert_eq!(project.read("real/mark.rhai"), mark(1));
+        assert!(project.path().join("mark.rhai").is_symlink());
+    }
+    assert!(project.read("more.toml.rolled-back").starts_with("# 2\n"));
+    running.stop().done();
+}
+
+#[test]
+fn the_history_names_the_files_that_differ_from_the_generation_before() {
+    let project = marking();
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.is_answered());
+    let toml = project.read("p.toml");
+    project.write("p.toml", "[step.mark\n");
+    project.tidegate(&["reload"]).failed(78);
+    project.write("p.toml", toml);
+    project.write("mark.rhai", mark(2));
+    project.tidegate(&["reload"]).done();
+    let history = project.json(&["history"]);
+    let changed: Vec<&serde_json::Value> =
+        history["entries"].as_array().expect("a list").iter().map(|entry| &entry["changed"]).collect();
+    assert_eq!(changed[1], &serde_json::json!(["p.toml"]), "{history}");
+    assert_eq!(changed[2], &serde_json::json!(["mark.rhai"]), "{history}");
+    running.stop().done();
+}

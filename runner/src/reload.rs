@@ -13,7 +13,7 @@ use crate::output::exit;
 use crate::supervisor;
 use tidegate_config::{
     Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange,
-    PartKind, Plan, PlanState, Severity,
+    PartKind, Plan, PlanState, Severity, locate,
 };
 use tidegate_engine::{FailedSetup, Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
@@ -128,11 +128,17 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     if obstacles.has_errors() {
         return refuse_change(run, trigger, &obstacles);
     }
+    // Before the new parts have something in the store. Without it, no rename can be judged.
+    let known = run.known_parts();
+    let misspelt = known.map(|known| Plan::misspelt_renames(&current.digest, &digest, &known));
     let Some(outcome) = run.reload(&next, trigger) else { return Reloaded::Ending };
     mended(run);
     exit::show(&next.warnings);
     let (generation, why) = (outcome.number, trigger.as_str());
     tracing::info!(target: log_target::RUNNER, generation, trigger = why, "the changed configuration is in force");
+    for note in misspelt.unwrap_or_default() {
+        tracing::warn!(target: log_target::RUNNER, generation, "{note}");
+    }
     let restart = waiting_for_restart(run, &digest);
     for setting in &restart {
         tracing::warn!(target: log_target::RUNNER, setting, "a changed setting takes effect when the runner restarts");
@@ -173,7 +179,13 @@ pub(crate) fn obstacles(
         let (address, _) = &obstacle;
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
-        diagnostics.push(Diagnostic::error(file, None, cannot_be_opened(&obstacle)));
+        let text = next.files.get(&file);
+        let section = |kind: &&str| locate(text?, &[kind, address.name.as_str()], true);
+        let place = ["sink", "source", "queue"].iter().find_map(section);
+        if let Some(text) = text {
+            diagnostics.add_file(file.clone(), text);
+        }
+        diagnostics.push(Diagnostic::error(file, place, cannot_be_opened(&obstacle)));
     }
     match run.failed_setups(next) {
         Ok(failed) => {

@@ -80,7 +80,7 @@ pub(crate) fn described(plan: &Plan, width: Option<usize>, colours: bool) -> Str
         let room = width.map(|width| width.saturating_sub(keys + 6).max(ROOM_MIN));
         for setting in settings {
             let gap = " ".repeat(keys - terminal::columns(&setting.key));
-            let values = on_one_line(&values(setting));
+            let values = on_one_line(&values(setting, *action));
             let values = room.map_or_else(|| values.clone(), |room| cut(&values, room));
             let _ = writeln!(text, "    {}{gap}  {values}", on_one_line(&setting.key));
         }
@@ -113,10 +113,14 @@ fn look(action: PlanAction) -> (char, Option<Paint>) {
     }
 }
 
-fn values(PlannedSetting { old, new, .. }: &PlannedSetting) -> String {
+/// The value of a setting, or both if the part is in both configurations.
+fn values(PlannedSetting { old, new, .. }: &PlannedSetting, action: PlanAction) -> String {
     match (old, new) {
-        (Some(old), Some(new)) => format!("{old} → {new}"),
-        (Some(one), None) | (None, Some(one)) => one.clone(),
         (None, None) => String::new(),
+        (Some(one), None) | (None, Some(one)) if action != PlanAction::Change => one.clone(),
+        (old, new) => {
+            let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+            format!("{} → {}", shown(old), shown(new))
+        }
     }
 }

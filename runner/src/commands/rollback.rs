@@ -17,6 +17,8 @@ use crate::reload::Reloaded;
 
 /// Added to the names of pipelines that the earlier generation does not have.
 const SET_ASIDE: &str = "rolled-back";
+/// Maximum number of such files of one pipeline.
+const ASIDE_MAX: usize = 1_000;
 
 pub(crate) fn rollback(command: &RollbackCommand) -> Exit {
     go_back(command).unwrap_or_else(|exit| exit)
@@ -142,8 +144,11 @@ fn write(root: &Path, files: &HistoryFiles) -> Result<(), (PathBuf, io::Error)> 
     Ok(())
 }
 
-/// Replaces the file as a whole: a reader finds the old text or the new one.
+/// Replaces the file as a whole: a reader finds the old text or the new one. A link stays one, and its target is
+/// replaced.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let real = fs::canonicalize(path);
+    let path = real.as_deref().unwrap_or(path);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -165,7 +170,15 @@ fn set_aside(root: &Path, files: &HistoryFiles) -> io::Result<()> {
         if !is_read || path.is_dir() || files.files.iter().any(|file| file.path == name) {
             continue;
         }
-        let aside = format!("{name}.{SET_ASIDE}");
+        // One of an earlier rollback stays as it is.
+        let names = (1u32..).map(|number| match number {
+            1 => format!("{name}.{SET_ASIDE}"),
+            number => format!("{name}.{SET_ASIDE}-{number}"),
+        });
+        let is_free = |aside: &String| !fs::exists(root.join(aside)).unwrap_or(true);
+        let Some(aside) = names.take(ASIDE_MAX).find(is_free) else {
+            return Err(io::Error::other(format!("`{name}` cannot be renamed: remove its older copies")));
+        };
         fs::rename(&path, root.join(&aside))?;
         exit::note(format_args!("`{name}` is not a file of that generation: renamed to `{aside}`"));
     }

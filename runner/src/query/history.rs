@@ -30,7 +30,8 @@ pub(crate) struct HistoryRow {
     pub(crate) why: Option<String>,
     /// Number of its files.
     pub(crate) files: usize,
-    /// The files that differ from the entry before it, also those that it does not have.
+    /// The files that differ from the generation before it, also those that it does not have. Files that a refused
+    /// configuration does not have may only be unread, and are left out.
     pub(crate) changed: Vec<String>,
     /// SHA-256 of its plugins, by name.
     pub(crate) plugins: BTreeMap<String, String>,
@@ -58,9 +59,15 @@ fn is_zero(number: &usize) -> bool {
 
 pub(super) fn history(store: &Store, generation: Option<u64>) -> Result<Answer, ReadError> {
     let (entries, damaged) = store.history()?;
-    let before = std::iter::once(None).chain(entries.iter().map(Some));
-    let rows: Vec<HistoryRow> =
-        entries.iter().zip(before).map(|(entry, before)| row(entry, before)).collect();
+    let mut rows: Vec<HistoryRow> = Vec::with_capacity(entries.len());
+    let mut before = None;
+    for entry in &entries {
+        rows.push(row(entry, before));
+        // A refused configuration was in force never, and may have left files unread.
+        if entry.generation.is_some() {
+            before = Some(entry);
+        }
+    }
     let Some(generation) = generation else {
         return Ok(Answer::History(HistoryPage { entries: rows, damaged }));
     };
@@ -97,7 +104,8 @@ fn changed(before: &HistoryEntry, entry: &HistoryEntry) -> Vec<String> {
     let files =
         |entry: &HistoryEntry| -> BTreeMap<String, TextHash> { entry.files.iter().cloned().collect() };
     let (before, after) = (files(before), files(entry));
-    let differs = |path: &&String| before.get(*path) != after.get(*path);
+    let may_be_unread = |path: &String| entry.generation.is_none() && !after.contains_key(path);
+    let differs = |path: &&String| before.get(*path) != after.get(*path) && !may_be_unread(path);
     let mut changed: Vec<String> = before.keys().chain(after.keys()).filter(differs).cloned().collect();
     changed.sort();
     changed.dedup();

@@ -136,6 +136,17 @@ impl Plan {
         plan
     }
 
+    /// Each `was` of a new part that moves nothing, so that the part begins anew: a sentence with its fix. `known`: the
+    /// parts that the store has something of.
+    #[must_use]
+    pub fn misspelt_renames(
+        old: &ConfigurationDigest,
+        new: &ConfigurationDigest,
+        known: &PartNames,
+    ) -> Vec<String> {
+        effects::misspelt(old, new, known).collect()
+    }
+
     /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {

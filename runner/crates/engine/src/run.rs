@@ -34,7 +34,7 @@ use tidegate_components::table_rows::RowCounts;
 use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef, QueueTable, RunnerAspect};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
-use tidegate_model::{Address, Clock, SystemClock};
+use tidegate_model::{Address, Clock, PartNames, SystemClock};
 use tidegate_store::{CrashGuard, ReadError, Store, Trigger, Writer};
 
 /// A run that is ready to start.
@@ -131,6 +131,14 @@ impl Handle {
     pub fn files_differ(&self) -> bool {
         let current = self.current.get();
         current.files.differ(&current.configuration, SystemClock.now())
+    }
+
+    /// All parts that the store has something of.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn known_parts(&self) -> Result<PartNames, ReadError> {
+        self.store.known_parts()
     }
 
     /// Records the files that a reading of the configuration looked for, whether it takes effect or not.

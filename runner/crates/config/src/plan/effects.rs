@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{PartKind, Plan, PlanAction, PlanState, StepRemains};
 use crate::digest::{ConfigurationDigest, QueueAspect, SinkAspect, StepAspect, StepDigest};
-use tidegate_model::{Address, Name, NamedKind, RenamedPart, grouped};
+use tidegate_model::suggest::did_you_mean;
+use tidegate_model::{Address, Name, NamedKind, PartNames, RenamedPart, grouped};
 
 /// Adds the effects to the changes, and the parts that only the changes of others affect.
 pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &ConfigurationDigest, state: &PlanState) {
@@ -36,46 +37,76 @@ pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &Configuratio
     for pipeline in plan.changes.iter_mut().filter(|change| change.kind == PartKind::Pipeline) {
         pipeline.effects.extend(pipeline_moves(&pipeline.name, new, &renamed));
     }
-    plan.notes = without_effect((old, new), &renamed, state);
+    plan.notes = without_effect((old, new), &renamed, &state.known).map(|(note, _)| note).collect();
     left_behind(plan, (old, new), &renamed, state);
     unread(plan, (old, new), &renamed, state);
 }
 
-/// Each `was` that moves nothing, or nothing any more.
-fn without_effect(
-    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
-    renamed: &[RenamedPart],
-    state: &PlanState,
-) -> Vec<String> {
-    let before = old.part_names();
-    let mut notes = Vec::new();
-    for (to, was) in &new.former.pipelines {
-        if !renamed.iter().any(|part| part.to.pipeline == *to && part.from.pipeline == *was) {
-            notes.push(format!(
-                "`was = \"{was}\"` of pipeline `{to}` has no effect: nothing of `{was}` is left to move; remove `was`"
-            ));
-        }
-    }
+/// Each `was` of a new part that moves nothing: it may be misspelt. The part begins anew.
+pub(super) fn misspelt(
+    old: &ConfigurationDigest,
+    new: &ConfigurationDigest,
+    known: &PartNames,
+) -> impl Iterator<Item = String> {
+    let renamed = new.former.renames(&new.part_names(), &old.part_names(), known);
+    let notes: Vec<(String, bool)> = without_effect((old, new), &renamed, known).collect();
+    notes.into_iter().filter(|(_, begins_anew)| *begins_anew).map(|(note, _)| note)
+}
+
+/// Each `was` that moves nothing, or nothing any more, and whether its part begins anew.
+fn without_effect<'d>(
+    (old, new): (&'d ConfigurationDigest, &'d ConfigurationDigest),
+    renamed: &'d [RenamedPart],
+    known: &'d PartNames,
+) -> impl Iterator<Item = (String, bool)> {
+    let (before, after) = (old.part_names(), new.part_names());
+    let is_moved = |to: &Name, was: &Name| {
+        renamed.iter().any(|part| part.to.pipeline == *to && part.from.pipeline == *was)
+    };
+    let pipelines = new.former.pipelines.iter().filter(move |(to, was)| !is_moved(to, was));
+    let pipelines = pipelines.map(|(to, was)| {
+        let begins_anew = !old.pipelines.contains(to) && !known.all().any(|(_, part)| part.pipeline == *to);
+        let removed = old.pipelines.iter().filter(|name| !new.pipelines.contains(*name)).map(Name::as_str);
+        let fix = fix(begins_anew, was.as_str(), removed);
+        let note = format!(
+            "`was = \"{was}\"` of pipeline `{to}` has no effect: nothing of `{was}` is left to move{fix}"
+        );
+        (note, begins_anew)
+    });
     let steps = new.former.steps.iter().map(|(to, was)| (NamedKind::Step, to, was));
     let endpoints = new.former.endpoints.iter().map(|(to, was)| (NamedKind::Endpoint, to, was));
-    for (kind, to, was) in steps.chain(endpoints) {
-        if renamed.iter().any(|part| part.kind == kind && part.to == *to) {
-            continue;
-        }
+    let is_moved =
+        |kind: NamedKind, to: &Address| renamed.iter().any(|part| part.kind == kind && part.to == *to);
+    let parts = steps.chain(endpoints).filter(move |(kind, to, _)| !is_moved(*kind, to));
+    let parts = parts.map(move |(kind, to, was)| {
         let what = match kind {
             NamedKind::Step => "step",
             NamedKind::Endpoint if new.sources.contains_key(to) => "source",
             NamedKind::Endpoint => "queue",
         };
-        let why = if before.has(kind, to) || state.known.has(kind, to) {
-            format!("the {what} is known by its name already")
-        } else {
+        let begins_anew = !before.has(kind, to) && !known.has(kind, to);
+        let removed = before.all().filter(|(other, name)| *other == kind && !after.has(kind, name));
+        let removed: Vec<String> = removed.map(|(_, name)| name.to_string()).collect();
+        let fix = fix(begins_anew, &was.to_string(), removed.iter().map(String::as_str));
+        let why = if begins_anew {
             format!("nothing of `{was}` is left to move")
+        } else {
+            format!("the {what} is known by its name already")
         };
-        let was = &was.name;
-        notes.push(format!("`was = \"{was}\"` of {what} `{to}` has no effect: {why}; remove `was`"));
+        (format!("`was = \"{}\"` of {what} `{to}` has no effect: {why}{fix}", was.name), begins_anew)
+    });
+    pipelines.chain(parts)
+}
+
+/// The fix of a `was` without effect. `removed`: the parts that may be meant.
+fn fix<'a>(begins_anew: bool, was: &str, removed: impl Iterator<Item = &'a str>) -> String {
+    if !begins_anew {
+        return "; remove `was`".to_owned();
     }
-    notes
+    match did_you_mean(was, removed) {
+        Some(help) => format!(", so it begins anew; {help}"),
+        None => ", so it begins anew; correct the name, or remove `was`".to_owned(),
+    }
 }
 
 /// The effect of a pipeline that takes over from another one, or that another one replaces.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Generation;
-use super::resumed::is_rollback;
 use tidegate_config::{Configuration, Invocation, LoadOptions};
 use tidegate_store::{HistoryEntry, ReadError, Store, TakeoverOutcome};
 
@@ -77,11 +76,10 @@ fn target(entries: &[HistoryEntry], current: u64, to: Option<u64>) -> Result<&Hi
                 (&entry.files, &entry.plugins, &entry.digest) == (&now.files, &now.plugins, &now.digest)
             })
         };
-        // A generation that came by a rollback stands where the one stood that it repeats.
-        let repeated = entries.iter().filter(|entry| !is_rollback(entry) && is_same(entry));
-        let repeated =
-            repeated.filter_map(|entry| entry.generation).filter(|&number| number < current).next_back();
-        let place = repeated.filter(|_| now.is_some_and(is_rollback)).unwrap_or(current);
+        // A generation that came by a rollback has the place of the one that it repeats.
+        let repeated = entries.iter().filter(|entry| !entry.is_rollback() && is_same(entry));
+        let repeated = repeated.filter_map(|entry| entry.generation).rfind(|&number| number < current);
+        let place = repeated.filter(|_| now.is_some_and(HistoryEntry::is_rollback)).unwrap_or(current);
         let before = |entry: &&HistoryEntry| {
             entry.generation.is_some_and(|number| number < place)
                 && entry.outcome == TakeoverOutcome::Installed

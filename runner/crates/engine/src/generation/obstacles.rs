@@ -169,7 +169,8 @@ fn taken(
         }
         OnMismatch::Refuse => Some(format!(
             "`{path}` has the lines of sink `{writer}`, which is in force; write to another path, or continue behind \
-             these lines with `on_mismatch = \"append\"`"
+             these lines with `on_mismatch = \"append\"`, and with `begin_at = \"newest\"` if its jobs are not to be \
+             written again"
         )),
     }
 }

@@ -61,14 +61,14 @@ fn in_force<'e>(
 ) -> Option<(RolledBack, &'e HistoryEntry, &'e HistoryEntry)> {
     let mut taken_over = entries.iter().enumerate().rev().filter(|(_, entry)| entry.generation.is_some());
     let (at, last) = taken_over.next()?;
-    if !is_rollback(last) || last.outcome != TakeoverOutcome::Installed {
+    if !last.is_rollback() || last.outcome != TakeoverOutcome::Installed {
         return None;
     }
     let (before, rolled_back) = taken_over.next()?;
     let TakeoverOutcome::RolledBack(why) = &rolled_back.outcome else { return None };
     // Several rollbacks, one after the other: the files are those before the first one.
     let (mut before, mut of_files) = (before, rolled_back);
-    while is_rollback(of_files) {
+    while of_files.is_rollback() {
         (before, of_files) = taken_over.next()?;
         if !matches!(of_files.outcome, TakeoverOutcome::RolledBack(_)) {
             return None;
@@ -95,11 +95,6 @@ fn in_force<'e>(
     are_the_same.then_some(())?;
     let (to, from) = (to.generation?, rolled_back.generation?);
     Some((RolledBack { to, from, since, trigger: last.trigger, why: why.clone() }, last, of_files))
-}
-
-/// Whether the generation of an entry came by a rollback.
-pub(crate) fn is_rollback(entry: &HistoryEntry) -> bool {
-    matches!(entry.trigger, Trigger::Rollback | Trigger::WatchErrors)
 }
 
 /// Whether files mean the same as those of an entry.

@@ -109,6 +109,14 @@ pub struct HistoryEntry {
     pub digest: TextHash,
 }
 
+impl HistoryEntry {
+    /// Whether its generation came by a rollback.
+    #[must_use]
+    pub fn is_rollback(&self) -> bool {
+        matches!(self.trigger, Trigger::Rollback | Trigger::WatchErrors)
+    }
+}
+
 /// A change of the history in a commit.
 #[derive(Clone, Debug)]
 pub enum HistoryChange {
