@@ -180,7 +180,7 @@ pub(crate) fn obstacles(
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
         let text = next.files.get(&file);
-        let section = |kind: &&str| locate(text?, &[kind, address.name.as_str()], true);
+        let section = |kind: &&str| locate(text?, &[*kind, address.name.as_str()], true);
         let place = ["sink", "source", "queue"].iter().find_map(section);
         if let Some(text) = text {
             diagnostics.add_file(file.clone(), text);

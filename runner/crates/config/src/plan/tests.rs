@@ -133,7 +133,7 @@ fn a_was_that_moves_nothing_is_named_in_a_note() {
         + "[queue.priced]\nwas = \"costs\"\n[queue.other]\nwas = \"ancient\"\n[step.more]\nwas = \"none\"\nfrom = \"other\"\n";
     let plan = Plan::between(&digest(&[("shop.toml", OLD)]), &digest(&[("shop.toml", &new)]), &state());
     insta::assert_snapshot!(plan.notes.join("\n"), @r#"
-    `was = "none"` of step `shop/more` has no effect: nothing of `shop/none` is left to move; remove `was`
+    `was = "none"` of step `shop/more` has no effect: nothing of `shop/none` is left to move, so it begins anew; correct the name, or remove `was`
     `was = "send"` of step `shop/ship` has no effect: the step is known by its name already; remove `was`
     `was = "costs"` of queue `shop/priced` has no effect: the queue is known by its name already; remove `was`
     "#);
