@@ -466,3 +466,52 @@ fn a_misspelt_was_is_a_warning_with_the_part_that_may_be_meant() {
     running.wait_until_it_says(note);
     running.stop().done();
 }
+
+#[test]
+fn what_a_job_came_to_is_known_after_its_step_and_its_source_were_renamed() {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[queue.failed]\nretain = \"forever\"\n[source.web]\ntype = \"http\"\n\
+         [step.a]\nfrom = \"web\"\nrun = \"a.rhai\"\nto = \"now\"\n[queue.now]\nretain = \"forever\"\n",
+    )
+    .file("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n")
+    .file("a.rhai", "fn process(job) { if job.id == 2 { reject(\"bad two\") } job }")
+    .file("in.ndjson", "");
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    let place = address(&mut running);
+    let request = |what: &str, body: &str| Client::new(&place).request(what, &[JSON], body);
+    for id in 1..=3 {
+        assert_eq!(request("POST /sources/p/web", &format!("{{\"id\":{id}}}")).status, 202);
+    }
+    let outcome = |queue: &str, index: u64| {
+        let answer = request(&format!("GET /jobs/p/{queue}/{index}"), "").body;
+        let step = &answer["steps"][0];
+        let outputs = step["outputs"].as_array().map_or(0, Vec::len);
+        (step["step"].clone(), step["status"].clone(), step["reason"].clone(), outputs)
+    };
+    running.wait_until("the jobs", || outcome("web", 3).1 == "done");
+    let failed = outcome("web", 2);
+    assert_eq!((&failed.0, &failed.1), (&"p/a".into(), &"failed".into()), "{failed:?}");
+    let done = outcome("web", 1);
+    assert_eq!((&done.1, done.3), (&"done".into(), 1), "{done:?}");
+    for (from, to, step, queue) in [
+        ("[step.a]\n", "[step.b]\nwas = \"a\"\n", "p/b", "web"),
+        ("[source.web]\n", "[source.net]\nwas = \"web\"\n", "p/b", "net"),
+    ] {
+        project.change("p.toml", from, to);
+        project.change("p.toml", "from = \"web\"", &format!("from = \"{queue}\""));
+        project.tidegate(&["reload"]).done();
+        assert_eq!(outcome(queue, 2), (step.into(), failed.1.clone(), failed.2.clone(), failed.3));
+        assert_eq!(outcome(queue, 1), (step.into(), done.1.clone(), done.2.clone(), done.3));
+    }
+    // Both names of the step find its errors.
+    let kept = project.tidegate(&["errors", "retry", "--step", "other", "--yes"]).failed(1);
+    assert!(kept.stderr.contains("step `other` is unknown"), "{}", kept.stderr);
+    project.write("a.rhai", "fn process(job) { job }");
+    project.tidegate(&["reload"]).done();
+    assert_eq!(
+        project.tidegate(&["errors", "retry", "--step", "p/b", "--yes"]).done().stdout,
+        "1 error retried: the jobs run again now\n"
+    );
+    running.wait_until("the job", || outcome("net", 2).1 == "done");
+    running.stop().done();
+}

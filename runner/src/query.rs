@@ -279,6 +279,9 @@ pub(crate) struct QueueJob {
     /// The error was retried or dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) handled: bool,
+    /// The present name of the step of the error, if it was renamed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) present_step: Option<String>,
     pub(crate) job: Box<RawValue>,
 }
 
@@ -387,6 +390,8 @@ fn answer_from(
             replay::plan(store, configuration, step, input.as_deref(), *start)
         }
         Query::Changed { steps } => {
+            // Files that were rolled back differ, and the retry is of the generation that goes on.
+            let run = run.filter(|run| run.rolled_back().is_none());
             let changed = run.map(|run| run.changed_files(steps)).unwrap_or_default();
             let shown =
                 |path: PathBuf| path.strip_prefix(&configuration.root).map_or(path.clone(), Path::to_owned);

@@ -387,9 +387,11 @@ impl<'a> Choice<'a> {
         let chosen = chosen.entry(queue.clone()).or_default();
         for error in errors.iter().filter(|error| self.passes(error)).collect::<Vec<_>>() {
             chosen.insert(error.index);
-            let step =
-                ErrorRecordView::of(error).map(|record| format!("{}/{}", record.pipeline, record.step));
-            self.steps.extend(step.ok().and_then(|step| Address::parse(&step)));
+            let of_record = || {
+                ErrorRecordView::of(error).ok().map(|record| format!("{}/{}", record.pipeline, record.step))
+            };
+            let step = error.present_step.clone().or_else(of_record);
+            self.steps.extend(step.and_then(|step| Address::parse(&step)));
         }
     }
 
@@ -401,8 +403,14 @@ impl<'a> Choice<'a> {
         }
         if step.is_some() || kind.is_some() {
             let Ok(record) = record else { return false };
+            let present = error.present_step.as_deref().and_then(Address::parse);
+            let is_present = |name: &String| {
+                present.as_ref().is_some_and(|step| *name == step.to_string() || name == step.name.as_str())
+            };
             let is_step = |name: &String| {
-                *name == record.step || *name == format!("{}/{}", record.pipeline, record.step)
+                *name == record.step
+                    || *name == format!("{}/{}", record.pipeline, record.step)
+                    || is_present(name)
             };
             if !step.as_ref().is_none_or(is_step) || kind.as_ref().is_some_and(|kind| *kind != record.kind) {
                 return false;

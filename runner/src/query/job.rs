@@ -548,8 +548,15 @@ impl JobQuery<'_> {
     }
 
     fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<StoredOutput>, ReadError> {
-        let input = self.input.hash_name();
-        let (store, step, index, since) = (self.store, &self.step.address, self.index, self.time);
-        Maker { store, step, input: &input, index, since }.made_on(queue, most)
+        let (store, index, since) = (self.store, self.index, self.time);
+        // The job may have been delivered when its step or its input had another name.
+        let names = store.name_history()?.names_of(&self.step.address, &self.input.hash_name());
+        for (step, input) in &names {
+            let made = Maker { store, step, input, index, since }.made_on(queue, most)?;
+            if !made.is_empty() {
+                return Ok(made);
+            }
+        }
+        Ok(Vec::new())
     }
 }

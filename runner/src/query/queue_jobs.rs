@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Answer, JOBS_MAX, JobMaker, Page, QueueJob, rfc3339};
@@ -61,6 +62,7 @@ pub(crate) fn errors(
             };
         };
         let total = last_errors(store, &state, all, limit, &mut errors)?;
+        name_steps(store, &mut errors)?;
         return Ok(Answer::Errors { errors, total });
     }
     for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
@@ -68,7 +70,32 @@ pub(crate) fn errors(
             total += last_errors(store, &state, all, limit, &mut errors)?;
         }
     }
+    name_steps(store, &mut errors)?;
     Ok(Answer::Errors { errors, total })
+}
+
+/// The generation that wrote an error record.
+#[derive(Deserialize)]
+pub(super) struct RecordGeneration {
+    #[serde(default)]
+    pub(super) generation: u64,
+}
+
+/// Adds the present names of renamed steps to errors.
+fn name_steps(store: &Store, errors: &mut [QueueJob]) -> Result<(), ReadError> {
+    let names = store.name_history()?;
+    if names.since(0).are_the_same() {
+        return Ok(());
+    }
+    for error in errors {
+        let Some(step) = error.origin.as_ref().and_then(|origin| Address::parse(&origin.step)) else {
+            continue;
+        };
+        let record: Option<RecordGeneration> = serde_json::from_str(error.job.get()).ok();
+        let present = names.since(record.map_or(0, |record| record.generation)).step(&step);
+        error.present_step = (present != step).then(|| present.to_string());
+    }
+    Ok(())
 }
 
 pub(crate) fn error(
@@ -96,6 +123,7 @@ pub(crate) fn error(
     for error in &mut errors {
         error.handled = handled;
     }
+    name_steps(store, &mut errors)?;
     let total = errors.len() as u64;
     Ok(Answer::Errors { errors, total })
 }
@@ -120,6 +148,7 @@ pub(crate) fn open_errors(
     // One range per answer; most often only one exists.
     if let Some((first, last)) = open_ranges(&handled, from, to).next() {
         page.jobs = read(store, &address, (first, last), ERRORS_PAGE)?;
+        name_steps(store, &mut page.jobs)?;
         page.next = page.jobs.last().map_or(last, |job| job.index) + 1;
         page.more = page.next <= to;
     }
@@ -267,6 +296,7 @@ fn job(
         // Provenance is always written as JSON.
         meta: serde_json::from_slice(carried).ok(),
         handled: false,
+        present_step: None,
         job,
     })
 }

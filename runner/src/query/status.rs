@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-
 use super::age;
 use super::age::Oldest;
 use super::parked_counts::ParkedCounts;
-use super::queue_jobs::open_ranges;
+use super::queue_jobs::{RecordGeneration, open_ranges};
 use super::retry_status;
 use super::source_status;
 use super::table_status;
@@ -377,13 +375,6 @@ pub(crate) fn missing(configuration: &Configuration, step: &str) -> Answer {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
     let hint = did_you_mean_address(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
     Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
-}
-
-/// The generation that wrote an error record.
-#[derive(Deserialize)]
-struct RecordGeneration {
-    #[serde(default)]
-    generation: u64,
 }
 
 /// The open and kept errors by the present name of their step, over all error queues.

@@ -63,6 +63,36 @@ impl NameHistory {
         (name, 0)
     }
 
+    /// The names that a step and one of its inputs had at the same time, the present ones first. `input`: as in delivery
+    /// hashes.
+    #[must_use]
+    pub fn names_of(&self, step: &Address, input: &str) -> Vec<(Address, String)> {
+        let mut names = vec![(step.clone(), input.to_owned())];
+        let (mut step, mut input) = (step.clone(), input.to_owned());
+        for of_generation in self.0.chunk_by(|(one, _), (other, _)| one == other).rev() {
+            let (is_step, now) =
+                (|part: &RenamedPart| part.kind == NamedKind::Step, (step.clone(), input.clone()));
+            let mut before = now.clone();
+            for (_, part) in of_generation {
+                if is_step(part) && part.to == now.0 {
+                    before.0 = part.from.clone();
+                } else if !is_step(part) {
+                    before.1 = renamed_input(&now.1, &part.to, &part.from).unwrap_or(before.1);
+                }
+            }
+            let has_other = |(_, part): &(u64, RenamedPart)| is_step(part) && part.from == before.0;
+            if before.0 == now.0 && of_generation.iter().any(has_other) {
+                // An earlier step of this name became another one.
+                break;
+            }
+            if before != now {
+                names.push(before.clone());
+            }
+            (step, input) = before;
+        }
+        names
+    }
+
     /// Whether the queue, source or sink of this name had the name `earlier` once.
     #[must_use]
     pub fn had_name(&self, address: &Address, earlier: &Address) -> bool {
@@ -103,7 +133,7 @@ impl<'h> NamesSince<'h> {
     /// The name of an input in delivery hashes: that of a binding, the address of the input, or both.
     #[must_use]
     pub fn input(self, name: &str) -> String {
-        let (binding, address) = name.split_at(name.find('=').map_or(0, |at| at + 1));
+        let (binding, address) = parts_of_input(name);
         match Address::parse(address).filter(|_| !self.are_the_same()) {
             Some(address) => format!("{binding}{}", self.endpoint(&address)),
             None => name.to_owned(),
@@ -120,6 +150,17 @@ impl<'h> NamesSince<'h> {
     fn later(self) -> impl Iterator<Item = &'h RenamedPart> {
         self.history.0.iter().filter(move |(made, _)| *made > self.generation).map(|(_, part)| part)
     }
+}
+
+/// The name of an input in delivery hashes, as its binding with `=`, and its address. One of them may be empty.
+fn parts_of_input(name: &str) -> (&str, &str) {
+    name.split_at(name.find('=').map_or(0, |at| at + 1))
+}
+
+/// The name of an input when its address was `from` and not `to`; `None` if it has another address.
+fn renamed_input(name: &str, to: &Address, from: &Address) -> Option<String> {
+    let (binding, address) = parts_of_input(name);
+    (address == to.to_string()).then(|| format!("{binding}{from}"))
 }
 
 #[cfg(test)]
@@ -187,5 +228,28 @@ mod tests {
         assert_eq!(first("a"), (address("a"), 5));
         assert_eq!(first("b"), (address("b"), 4));
         assert_eq!(first("x"), (address("x"), 0));
+    }
+
+    #[test]
+    fn the_names_of_a_step_and_its_input_go_back_together_to_the_first_ones() {
+        let part = |kind, from, to| RenamedPart { kind, from: address(from), to: address(to) };
+        let (step, endpoint) = (NamedKind::Step, NamedKind::Endpoint);
+        let mut history = NameHistory::default();
+        // Another step had the name before.
+        history.add(1, [part(step, "c", "other")]);
+        history.add(2, [part(step, "a", "b"), part(endpoint, "in", "web")]);
+        history.add(3, [part(endpoint, "web", "net"), part(endpoint, "else", "more")]);
+        history.add(4, [part(step, "b", "c")]);
+        let names = |input: &str| -> Vec<(String, String)> {
+            let names = history.names_of(&address("c"), input).into_iter();
+            names.map(|(step, input)| (step.name.to_string(), input)).collect()
+        };
+        let expected = |names: &[(&str, &str)]| -> Vec<(String, String)> {
+            names.iter().map(|(step, input)| ((*step).to_owned(), (*input).to_owned())).collect()
+        };
+        let all = [("c", "p/net"), ("b", "p/net"), ("b", "p/web"), ("a", "p/in")];
+        assert_eq!(names("p/net"), expected(&all));
+        assert_eq!(names("x=p/net")[3], ("a".to_owned(), "x=p/in".to_owned()));
+        assert_eq!(names("x"), expected(&[("c", "x"), ("b", "x"), ("a", "x")]));
     }
 }
