@@ -354,6 +354,10 @@ fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
     assert_eq!((current.status, &current.body["generation"]), (200, &json!(3)));
     assert_eq!(current.body["files_differ"], true, "{}", current.body);
     assert!(current.body["refused"]["since"].is_string(), "{}", current.body);
+    assert_eq!(current.body["refused"]["place"], "./p.toml", "{}", current.body);
+    project.write("p.toml", "[source.two\n");
+    assert_eq!(request("POST /reload", "").status, 422);
+    assert_eq!(request("GET /reload", "").body["refused"]["place"], "./p.toml:1:12");
     assert_eq!(request("PUT /reload", "").status, 405);
     running.stop().done();
 }
@@ -564,4 +568,41 @@ fn a_folder_that_vanishes_and_comes_back_is_followed() {
     project.write("lib/mark.rhai", mark(3));
     says_generation(&mut running, 3);
     running.stop().done();
+}
+
+#[test]
+fn a_command_that_names_another_configuration_than_the_runner_reads_gets_a_warning() {
+    let project = marking();
+    let running = started(&project, &["--no-watch"]);
+    project.write("next/p.toml", project.read("p.toml"));
+    project.write("next/mark.rhai", mark(2));
+    let other = |command: &[&str]| project.tidegate(&[command, &["next", "--data", ".tidegate"]].concat());
+    for outcome in [other(&["plan"]).done(), other(&["reload"]).done()] {
+        assert!(outcome.stderr.contains("the runner reads `/"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("`, and not `next`"), "{}", outcome.stderr);
+    }
+    let written =
+        project.tidegate(&["rollback", "1", "--write", "--yes", "--config", "next", "--data", ".tidegate"]);
+    written.failed(1).says("give this path to restore its files");
+    assert_eq!(project.read("next/mark.rhai"), mark(2));
+    let own = project.tidegate(&["plan"]).done();
+    assert!(!own.stderr.contains("the runner reads"), "{}", own.stderr);
+    running.stop().done();
+}
+
+#[test]
+fn the_summary_names_the_steps_and_sinks_that_the_last_reload_left() {
+    let project = marking();
+    let mut running = started(&project, &["--no-watch"]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.change("p.toml", "[step.mark]", "[step.more]\nfrom = \"in\"\nto = \"next\"\n[step.mark]");
+    project.change(
+        "p.toml",
+        "[sink.out]",
+        "[sink.next]\ntype = \"file\"\npath = \"next.ndjson\"\n[sink.out]",
+    );
+    project.tidegate(&["reload"]).done();
+    wait_for(&project, &mut running, "next.ndjson", 1);
+    let stopped = running.stop().done();
+    assert!(stopped.stderr.contains("more") && stopped.stderr.contains("next.ndjson"), "{}", stopped.stderr);
 }

@@ -16,7 +16,7 @@ use super::cli::QueryOptions;
 pub(crate) use crate::output::console::print;
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::query::{Answer, Query, answer};
+use crate::query::{Answer, ConfigurationPlace, Query, answer};
 use crate::reload::Reloaded;
 use tidegate_config::{Configuration, Diagnostic, Diagnostics, LoadOptions, Severity, shown};
 use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
@@ -157,6 +157,24 @@ impl CommandTarget {
             }
         };
         answer.map(Some)
+    }
+
+    /// The configuration of the runner, if a runner is running and its configuration is not that of the command.
+    pub(crate) fn other_configuration(&self) -> Option<String> {
+        let own = ConfigurationPlace::of(&self.configuration.given.config);
+        match ipc::ask(&self.configuration.data, &Question::Look(Query::Place)) {
+            Ok(Some(Ok(IpcAnswer::Answer(Answer::Place(place))))) if place.differs(&own) => Some(place.path),
+            // The command itself reports a runner that does not answer.
+            _ => None,
+        }
+    }
+
+    /// Warns if the runner reads another configuration than the command names.
+    pub(crate) fn warn_of_other_configuration(&self) {
+        if let Some(path) = self.other_configuration() {
+            let named = shown(&self.configuration.given.config);
+            exit::warn(format_args!("the runner reads `{path}`, and not `{named}`"));
+        }
     }
 
     /// Lets the runner read its configuration again.

@@ -15,6 +15,7 @@ pub(crate) mod parked_counts;
 pub(crate) mod parked_payload;
 pub(crate) mod pause_change;
 pub(crate) mod pending_fields;
+pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod preview;
 pub(crate) mod queue_jobs;
@@ -37,6 +38,7 @@ pub(crate) use self::explain::PAUSED;
 pub(crate) use self::history::{HistoryFiles, HistoryPage, HistoryRow};
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::pause_change::PausedPart;
+pub(crate) use self::place::ConfigurationPlace;
 pub(crate) use self::plan::Planned;
 pub(crate) use self::reload_status::{
     EarlierRollback, LingeringStatus, RefusedFiles, ReloadStatus, RollbackStatus,
@@ -69,6 +71,8 @@ pub(crate) const JOBS_MAX: usize = 10_000;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "query")]
 pub(crate) enum Query {
+    /// The configuration that a runner runs.
+    Place,
     /// The progress of each step, with the `lanes` fullest lanes of each queued step.
     Status {
         #[serde(default)]
@@ -174,6 +178,7 @@ pub(crate) enum ReplayStart {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
+    Place(ConfigurationPlace),
     Status(Box<RunnerStatus>),
     Queues(Vec<QueueStatus>),
     Removed(Vec<RemovedPart>),
@@ -397,6 +402,7 @@ fn answer_from(
                 |path: PathBuf| path.strip_prefix(&configuration.root).map_or(path.clone(), Path::to_owned);
             Ok(Answer::Changed(changed.into_iter().map(shown).collect()))
         }
+        Query::Place => Ok(Answer::Place(ConfigurationPlace::of(&configuration.given.config))),
         Query::Plan => plan::plan(store, configuration, run),
         Query::History { generation } => history::history(store, *generation),
         Query::Verify => verify(store).map(|report| {

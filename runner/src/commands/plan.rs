@@ -24,6 +24,7 @@ pub(crate) fn plan(command: &PlanCommand) -> Exit {
 fn show(command: &PlanCommand) -> Result<Exit, Exit> {
     let options = options(command.data.clone(), &command.plugins);
     let place = CommandTarget::with_mistakes(&command.config, &options)?;
+    place.warn_of_other_configuration();
     let planned = match place.ask_if_any(Query::Plan)? {
         Some((Answer::Plan(planned), _)) => planned,
         Some((Answer::Missing(what), _)) => return Err(exit::fail(what)),

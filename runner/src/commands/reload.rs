@@ -13,6 +13,7 @@ pub(crate) fn reload(command: &QueryOptions) -> Exit {
 
 fn show(command: &QueryOptions) -> Result<Exit, Exit> {
     let place = CommandTarget::with_mistakes(&command.config, &options(command.data.clone(), &[]))?;
+    place.warn_of_other_configuration();
     print_outcome(place.reload()?, command.format)
 }
 

@@ -26,6 +26,11 @@ pub(crate) fn rollback(command: &RollbackCommand) -> Exit {
 
 fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
     let place = CommandTarget::with_mistakes(&command.config, &options(command.data.clone(), &[]))?;
+    if let (true, Some(path)) = (command.write, place.other_configuration()) {
+        return Err(exit::fail(format_args!(
+            "the runner reads `{path}`: give this path to restore its files"
+        )));
+    }
     if command.write {
         let what =
             command.generation.map_or("the earlier generation".to_owned(), |it| format!("generation {it}"));

@@ -124,7 +124,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     log::tell_rest(true);
     match outcome {
         Ok(report) => {
-            sum_up(&configuration, &stats, &report, elapsed);
+            sum_up(&handle.generation().configuration, &stats, &report, elapsed);
             // The run is stuck also if a signal ended the rest of it.
             let stuck = report.end == RunOutcome::Halted || !report.halts.is_empty();
             let exit = if stuck { Exit::Failed } else { Exit::Done };
