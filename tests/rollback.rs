@@ -324,3 +324,31 @@ fn the_history_names_the_files_that_differ_from_the_generation_before() {
     assert_eq!(changed[2], &serde_json::json!(["mark.rhai"]), "{history}");
     running.stop().done();
 }
+
+#[test]
+fn a_changed_comment_is_in_the_history_and_comes_back_with_its_generation() {
+    let project = marking();
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.is_answered());
+    let commented = format!("# for the auditors\n{}", project.read("p.toml"));
+    project.write("p.toml", &commented);
+    for _ in 0..2 {
+        let said = project.tidegate(&["reload"]).done().stdout;
+        assert_eq!(said, "nothing has changed: generation 1 stays in force\n");
+    }
+    running.wait_until("the entry", || {
+        project.json(&["history"])["entries"].as_array().map_or(0, Vec::len) == 2
+    });
+    assert_eq!(project.json(&["history"])["entries"][1]["generation"], 1);
+    project.write("mark.rhai", mark(2));
+    project.tidegate(&["reload"]).done();
+    // A generation that was rolled back has no entry that is still in order.
+    project.tidegate(&["rollback"]).done();
+    project.write("mark.rhai", mark(3));
+    project.tidegate(&["reload"]).done();
+    let restored = project.tidegate(&["rollback", "--write", "--yes"]).done();
+    assert!(restored.stdout.contains("it repeats generation 3"), "{}", restored.stdout);
+    assert_eq!(project.read("p.toml"), commented);
+    assert_eq!(project.read("mark.rhai"), mark(1));
+    running.stop().done();
+}

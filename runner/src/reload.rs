@@ -105,7 +105,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     let digest = Arc::clone(next.digest());
     if digest == current.digest {
         mended(run);
-        run.note_files(current.number, &next);
+        run.note_files(current.number, &next, trigger);
         return Reloaded::Unchanged { generation: current.number };
     }
     if trigger == Trigger::Watch

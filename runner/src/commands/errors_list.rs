@@ -142,6 +142,7 @@ mod tests {
             origin: None,
             meta: None,
             handled,
+            present_step: None,
             job: RawValue::from_string(record.into()).unwrap(),
         }
     }

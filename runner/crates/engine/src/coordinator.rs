@@ -362,8 +362,8 @@ impl Coordinator {
             // The caller may have gone away.
             Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),
             Message::NotRolledBack { generation } => self.is_not_rolled_back(generation, now, actions),
-            Message::Refused(entry) => {
-                actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Refused(entry))));
+            Message::Recorded(entry) => {
+                actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Recorded(entry))));
             }
             Message::Linger { reply } => _ = reply.send(self.lingering()),
             Message::Payload { step, input, index, reply } => {

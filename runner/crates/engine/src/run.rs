@@ -249,9 +249,15 @@ impl Handle {
         self.current.turn.lock()
     }
 
-    /// Records the present texts of files that mean the same as the configuration of the generation `current`.
-    pub fn note_files(&self, current: u64, next: &Generation) {
-        self.current.note_files(current, &next.files);
+    /// Records the present texts of files that mean the same as the configuration of the generation `current`, also in
+    /// the history.
+    pub fn note_files(&self, current: u64, next: &Generation, trigger: Trigger) {
+        if !self.current.note_files(current, &next.files) {
+            return;
+        }
+        let entry = history::of_generation(&self.current.get(), trigger);
+        // A run that is over records nothing: the next one records its files.
+        entry.into_iter().for_each(|entry| _ = self.messages.send(Message::Recorded(Box::new(entry))));
     }
 
     /// Records a refused reload. Returns whether its mistakes are new.
@@ -264,7 +270,7 @@ impl Handle {
         let current = self.current.get();
         let entry = history::of_refused(diagnostics, &current.configuration.root, trigger, why);
         // A run that is over records nothing.
-        let _ = self.messages.send(Message::Refused(Box::new(entry)));
+        let _ = self.messages.send(Message::Recorded(Box::new(entry)));
     }
 
     /// Records that the files have no mistakes. Returns whether that is new.

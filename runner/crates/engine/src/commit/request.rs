@@ -53,8 +53,8 @@ pub(crate) enum ReloadChange {
     Install { step: DeclaredStep, to: Option<Vec<RewindTo>> },
     /// Nothing of the step is in flight, and it is no longer in the configuration.
     Remove { step: usize },
-    /// A configuration was refused, which the history records.
-    Refused(Box<NewHistoryEntry>),
+    /// A configuration was refused, or means the same as before: the history records it.
+    Recorded(Box<NewHistoryEntry>),
 }
 
 /// Durable change of a step. The changes of one step come in order.

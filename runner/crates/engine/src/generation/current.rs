@@ -166,11 +166,13 @@ impl CurrentGeneration {
     }
 
     /// Records the present texts of files that mean the same as before, if this generation is still the current one.
-    pub(crate) fn note_files(&self, current: u64, files: &Arc<SourceFiles>) {
+    /// Returns whether the texts are others.
+    pub(crate) fn note_files(&self, current: u64, files: &Arc<SourceFiles>) -> bool {
         let mut generation = self.generation.lock();
         if generation.number != current {
-            return;
+            return false;
         }
+        let are_others = !generation.files.has_texts_of(files);
         *self.back_to.lock() = None;
         let NumberedGeneration { number, configuration, digest, plugins, .. } = &**generation;
         *generation = Arc::new(NumberedGeneration {
@@ -180,6 +182,7 @@ impl CurrentGeneration {
             plugins: Arc::clone(plugins),
             files: Arc::clone(files),
         });
+        are_others
     }
 
     /// The configuration with the positions that its parts had before in this process, under these former names too.

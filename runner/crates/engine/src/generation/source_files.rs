@@ -66,6 +66,11 @@ impl SourceFiles {
         }
     }
 
+    /// Whether both have the same files with the same texts.
+    pub(crate) fn has_texts_of(&self, other: &Self) -> bool {
+        self.texts == other.texts
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }

@@ -115,8 +115,8 @@ pub(crate) enum Message {
         lanes: usize,
         reply: Sender<HashMap<usize, StepCounts>>,
     },
-    /// Entry of the history for a refused configuration.
-    Refused(Box<NewHistoryEntry>),
+    /// Entry of the history for a refused configuration, or for files that mean the same as before.
+    Recorded(Box<NewHistoryEntry>),
     /// Request for the steps that hand over.
     Linger {
         reply: Sender<Vec<LingeringStep>>,

@@ -114,9 +114,16 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
     None
 }
 
+/// Runs the seed's graph once for each disk operation of its reload, and crashes it there.
+pub(crate) fn play_interrupted_reload(seed: u64) -> Tally {
+    let operations = interrupt_reload(seed);
+    let (reloads, crashes) = (u64::from(operations.is_some()), operations.unwrap_or(0));
+    Tally { reloads, crashes, ..Tally::default() }
+}
+
 /// Crashes a run at each disk operation between the swap of a reload and the last step that follows it. Returns the number
 /// of operations, or `None` if no reload took place.
-pub(crate) fn interrupt_reload(seed: u64) -> Option<u64> {
+fn interrupt_reload(seed: u64) -> Option<u64> {
     for operation in 1.. {
         let mut world = World::of_changes(seed);
         world.between(None);

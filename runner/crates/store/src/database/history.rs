@@ -260,8 +260,9 @@ fn apply(
             }
             HistoryChange::RolledBack { generation, why } => {
                 let (entries, _) = read(&history)?;
-                let last = entries.into_iter().rev().find(|(_, entry)| entry.generation == Some(*generation));
-                if let Some((sequence, mut entry)) = last {
+                // Starts and changed comments have added further entries.
+                let of_it = entries.into_iter().filter(|(_, entry)| entry.generation == Some(*generation));
+                for (sequence, mut entry) in of_it {
                     entry.outcome = TakeoverOutcome::RolledBack(why.clone());
                     history.insert(sequence, &*RecordKey::History(sequence).seal_json(&entry)?)?;
                 }

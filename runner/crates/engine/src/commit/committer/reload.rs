@@ -24,7 +24,7 @@ impl Committer {
             ReloadChange::Swap { generation, entry, rolls_back, renamed } => {
                 self.swap(generation, entry, rolls_back, renamed)
             }
-            ReloadChange::Refused(entry) => {
+            ReloadChange::Recorded(entry) => {
                 let history = vec![HistoryChange::Add(*entry)];
                 self.commit_all(&Changes { now: self.clock.now(), history, ..Changes::default() })
             }

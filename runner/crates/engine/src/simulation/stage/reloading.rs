@@ -133,7 +133,7 @@ impl Stage<'_> {
                 let step = self.present(&step.declared);
                 self.world.history.remove(&step);
             }
-            ReloadChange::Install { .. } | ReloadChange::Refused(_) => {}
+            ReloadChange::Install { .. } | ReloadChange::Recorded(_) => {}
         }
     }
 
@@ -157,7 +157,7 @@ impl Stage<'_> {
                     self.world.planned.started(&step.address, number, &begun.unwrap_or_default());
                 }
             }
-            ReloadChange::Remove { .. } | ReloadChange::Refused(_) => {}
+            ReloadChange::Remove { .. } | ReloadChange::Recorded(_) => {}
         }
         Ok(())
     }
