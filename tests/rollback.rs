@@ -352,3 +352,34 @@ fn a_changed_comment_is_in_the_history_and_comes_back_with_its_generation() {
     assert_eq!(project.read("mark.rhai"), mark(1));
     running.stop().done();
 }
+
+#[test]
+fn rollbacks_over_a_rename_go_further_back_and_last_over_restarts() {
+    let project = marking();
+    let start = || {
+        let mut running = project.start(&["run", ".", "--no-watch"]);
+        running.wait_until("its socket", || project.is_answered());
+        running
+    };
+    let mut running = start();
+    project.write("mark.rhai", mark(2));
+    project.tidegate(&["reload"]).done();
+    project.change("p.toml", "[step.mark]", "[step.sign]\nwas = \"mark\"");
+    project.write("mark.rhai", mark(3));
+    project.tidegate(&["reload"]).done();
+    assert_eq!(version_of(&project, &mut running, 2), 3);
+    for (id, repeated) in [(3, 2), (4, 1)] {
+        let said = project.tidegate(&["rollback"]).done().stdout;
+        assert!(said.contains(&format!("it repeats generation {repeated}")), "{said}");
+        assert_eq!(version_of(&project, &mut running, id), repeated);
+    }
+    for id in 5..=7 {
+        running.stop().done();
+        running = start();
+        running.wait_until_it_says("generation 1 goes on: the files are those of generation 3");
+        assert_eq!(version_of(&project, &mut running, id), 1);
+    }
+    running.stop().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5, 6, 7]);
+    project.assert_sound();
+}

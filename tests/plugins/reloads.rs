@@ -114,7 +114,7 @@ fn a_process_ends_when_its_step_has_changed_or_is_gone_and_has_no_further_job() 
 }
 
 #[test]
-fn replaced_libraries_leave_no_process_and_few_open_files() {
+fn each_replaced_library_takes_one_open_file() {
     const REPLACED: u64 = 12;
     let project = Project::pipeline(
         "follow = true\n[step.work]\nfrom = \"in\"\nrun = \"plugin:c_count\"\nto = \"out\"\n",

@@ -435,8 +435,9 @@ impl Runtime {
                 for at in setups.under_way() {
                     tracing::warn!(target: log_target::ENGINE, "{at}, which exceeded `shutdown_timeout` ({timeout})");
                 }
-                setups.close();
             }
+            // A trial of plugins may still run.
+            setups.close();
         }
         if writer?.is_none() {
             let reason = messages.1.try_iter().find_map(|message| match message {

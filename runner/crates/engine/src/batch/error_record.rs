@@ -232,7 +232,8 @@ fn outputs(result: &FinishedResult) -> Option<Vec<RecordedOutput<'_>>> {
     if !matches!(result.end, FinishedEnd::Delivered) {
         return None;
     }
-    let outputs = result.outputs.iter().map(|FinishedOutput { to, due, payload }| {
+    let left = result.outputs.iter().filter(|output| !output.was_sent());
+    let outputs = left.map(|FinishedOutput { to, due, payload }| {
         let job = serde_json::from_slice(payload).ok()?;
         Some(RecordedOutput { to, due: due.map(rfc3339), job })
     });

@@ -95,10 +95,14 @@ impl BatchInput {
         }
     }
 
-    /// Whether its jobs have results in the store, and are not attempted.
+    /// Whether all its jobs have results in the store, and are not attempted.
     pub(crate) fn is_recalled(&self) -> bool {
-        let first = self.portions.first().and_then(|portion| portion.returned().first());
-        first.is_some_and(|returned| matches!(returned.job.reason, ParkReason::Finished { .. }))
+        let is_finished = |portion: &BatchSlice| {
+            let rows = portion.returned();
+            let is_finished = |row: &RedeliveredJob| matches!(row.job.reason, ParkReason::Finished { .. });
+            !rows.is_empty() && rows.iter().all(is_finished)
+        };
+        !self.portions.is_empty() && self.portions.iter().all(is_finished)
     }
 
     /// Keeps the first `jobs` jobs and returns the others.

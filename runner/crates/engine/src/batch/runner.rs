@@ -368,7 +368,8 @@ impl BatchRunner {
                 watch.take(&item);
                 continue;
             }
-            let recalled = failing.recall(&mut item, now, (&mut made, &mut events));
+            let sends = |position| self.processors.sends(position);
+            let recalled = failing.recall(&mut item, now, sends, (&mut made, &mut events));
             if let Some(word) = word {
                 let why = word.reason.as_ref().map(|why| reason::bounded_text(self.scrub.clean(why)));
                 events.note(&item, &JobEvent::Verdict { status: word.status, reason: why.as_deref() }, now);
@@ -513,7 +514,8 @@ impl BatchRunner {
             let made = made_before.get(position).is_some_and(|before| *before);
             let job = job(&item, now);
             let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
-            if !made && item.completion().is_none() && item.fault.is_none() && sound {
+            let runs = item.completion().is_none() && item.finished_result().is_none();
+            if !made && runs && item.fault.is_none() && sound {
                 self.processors.set_origin(&item.carried, item.indices);
                 self.processors.prefetch(&job);
             }
@@ -639,7 +641,7 @@ fn hand_on(
         return Err(services::late_request(to));
     }
     let place = position.and_then(|position| outputs.get_mut(position));
-    place.ok_or_else(|| failures::late_output_gone(to))?.push(payload);
+    place.ok_or_else(|| services::late_output_gone(to))?.push(payload);
     Ok(())
 }
 

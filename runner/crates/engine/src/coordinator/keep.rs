@@ -8,6 +8,7 @@ use crate::batch::retry;
 use crate::commit::request::{CommitRequest, Delivery, StepChange};
 use crate::step::declared::DeclaredStep;
 use crate::step::state::{QueuedJobs, StepState};
+use tidegate_config::{SinkKind, SinkRef, Target};
 use tidegate_dispatch::{BatchId, JobOutcome};
 use tidegate_model::{Counters, Timestamp};
 use tidegate_plugin::Payloads;
@@ -57,10 +58,15 @@ impl Coordinator {
 fn result(step: &DeclaredStep, ran: BatchResult) -> FinishedResult {
     let BatchResult { outputs, errors, delayed, events, counters, .. } = ran;
     let now = step.outputs.iter().zip(&outputs).flat_map(|(output, made)| {
-        let payload = |payload: &[u8]| FinishedOutput {
+        let sink = match output.target {
+            Target::Sink(SinkRef(sink)) => step.configuration().sinks.get(sink),
+            Target::Queue(_) => None,
+        };
+        let was_sent = sink.is_some_and(|sink| matches!(sink.kind, SinkKind::Http(_)));
+        let payload = move |payload: &[u8]| FinishedOutput {
             to: output.binding.clone(),
             due: None,
-            payload: payload.to_vec(),
+            payload: if was_sent { Vec::new() } else { payload.to_vec() },
         };
         made.payloads.iter().map(payload)
     });

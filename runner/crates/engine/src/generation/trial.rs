@@ -19,7 +19,7 @@ use crate::processor::probe::owner;
 use crate::processor::{SharedResources, StepContext};
 use tidegate_components::calls::Calls;
 use tidegate_components::exec::RunningCommands;
-use tidegate_components::plugin::{Deaths, Setups};
+use tidegate_components::plugin::{AfterDeath, Deaths, Setups};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::STACK;
 use tidegate_config::{
@@ -147,7 +147,9 @@ fn try_all(
 fn try_step(configuration: &Configuration, step: &Step, common: &SharedResources<'_>) -> Vec<FailedSetup> {
     let (mut failed, mut named_before) = (Vec::new(), Vec::new());
     let file = shown(configuration, &step.file);
-    let context = StepContext::of(step, &file, common);
+    // Deaths of an earlier library say nothing of this one.
+    let after_death = AfterDeath::Again { crash_limit: None };
+    let context = StepContext { after_death, ..StepContext::of(step, &file, common) };
     let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
     let mut note = |plugin: &PluginStepConfig, why: Option<String>| {
         failed.extend(why.map(|why| FailedSetup {
@@ -164,7 +166,7 @@ fn try_step(configuration: &Configuration, step: &Step, common: &SharedResources
     }
     let limits = Limits::default();
     for inquiry in asked(configuration, step) {
-        let context = owner(step, inquiry, (&limits, &file), common);
+        let context = StepContext { after_death, ..owner(step, inquiry, (&limits, &file), common) };
         for (_, plugin) in plugins(&inquiry.run) {
             note(plugin, why_not(&context, plugin, &[""], 0, common));
         }

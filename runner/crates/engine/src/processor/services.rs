@@ -43,6 +43,12 @@ pub(crate) fn requests<'c>(
     })
 }
 
+/// Failure of an output that an earlier configuration of the step made.
+pub(crate) fn late_output_gone(to: &str) -> Failure {
+    let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
+    Failure::new(FailureKind::Output, format!("the step no longer has an output {which}"))
+}
+
 /// Failure of a delayed request: a request is sent within the attempt, under its hash.
 pub(crate) fn late_request(output: &str) -> Failure {
     let which = if output.is_empty() { "an output".to_owned() } else { format!("the output `{output}`") };

@@ -233,6 +233,9 @@ impl Pool {
         let mut state = self.0.state.lock();
         if let Some(ticket) = ended {
             state.shares.end(ticket, self.0.started.elapsed());
+            if worker.has_retired() {
+                state = self.drop_retired(worker, state);
+            }
             state.free += 1;
         }
         loop {
@@ -247,16 +250,27 @@ impl Pool {
                     return Some((ticket, task));
                 }
                 NextTask::Wait(_) if worker.has_retired() => {
-                    // The end of an instance may take long, so the thread is not free meanwhile.
                     state.free -= 1;
-                    drop(state);
-                    worker.drop_retired();
-                    state = self.0.state.lock();
+                    state = self.drop_retired(worker, state);
                     state.free += 1;
                 }
                 NextTask::Wait(until) => state = self.wait(state, until),
             }
         }
+    }
+
+    /// Drops what a thread needs no more. That may take long, so the thread is not free meanwhile, and another one waits
+    /// with the tasks.
+    fn drop_retired<'s>(
+        &'s self,
+        worker: &mut WorkerThread<'_>,
+        mut state: MutexGuard<'s, PoolState>,
+    ) -> MutexGuard<'s, PoolState> {
+        // Without another thread, the tasks go on later.
+        let _ = self.wake(&mut state);
+        drop(state);
+        worker.drop_retired();
+        self.0.state.lock()
     }
 
     fn wait<'s>(

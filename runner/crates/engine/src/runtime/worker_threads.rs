@@ -162,13 +162,13 @@ impl Worker<'_> {
     /// Waits for the next batch, and meanwhile drops what is not needed any more. `None`: the worker ends.
     fn next(&mut self, tasks: &Receiver<BatchTask>, wakes: &Receiver<()>) -> Option<BatchTask> {
         loop {
+            if self.worker.has_retired() {
+                self.worker.drop_retired();
+            }
             match tasks.try_recv() {
                 Ok(batch) => return Some(batch),
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => {}
-            }
-            if self.worker.has_retired() {
-                self.worker.drop_retired();
             }
             select! {
                 recv(tasks) -> batch => return batch.ok(),

@@ -208,6 +208,9 @@ impl<'s> WorkerThread<'s> {
             if messages.send(self.carry_out(task)).is_err() {
                 return;
             }
+            if self.has_retired() {
+                self.drop_retired();
+            }
         }
     }
 

@@ -123,7 +123,7 @@ pub(crate) fn play_interrupted_reload(seed: u64) -> Tally {
 
 /// Crashes a run at each disk operation between the swap of a reload and the last step that follows it. Returns the number
 /// of operations, or `None` if no reload took place.
-fn interrupt_reload(seed: u64) -> Option<u64> {
+pub(crate) fn interrupt_reload(seed: u64) -> Option<u64> {
     for operation in 1.. {
         let mut world = World::of_changes(seed);
         world.between(None);

@@ -38,7 +38,16 @@ pub struct FinishedOutput {
     pub to: String,
     /// `None`: it is delivered with the job.
     pub due: Option<Timestamp>,
+    /// JSON; empty if the attempt has sent it to a service already.
     pub payload: Vec<u8>,
+}
+
+impl FinishedOutput {
+    /// Whether the attempt has sent it to a service. It only counts then.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        self.payload.is_empty()
+    }
 }
 
 impl FinishedResult {

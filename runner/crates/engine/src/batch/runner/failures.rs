@@ -53,12 +53,6 @@ pub(crate) fn share(outcome: &Result<(), Failure>) -> AttemptShare {
     AttemptShare { attempts, failed }
 }
 
-/// Failure of an output that an earlier configuration of the step made.
-pub(crate) fn late_output_gone(to: &str) -> Failure {
-    let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
-    Failure::new(FailureKind::Output, format!("the step no longer has an output {which}"))
-}
-
 /// The reason of a lane that halts at an invalid job.
 pub(crate) fn halt_of_lane(item: &JobInput<'_>, failure: &Failure) -> String {
     let job = item.given().map(|given| format!("{}/{}", given.from(), given.index));
@@ -90,15 +84,15 @@ impl FailureHandler<'_> {
         &self,
         item: &mut JobInput<'_>,
         now: Timestamp,
+        sends: impl Fn(usize) -> bool,
         (made, events): (&mut BatchResultBuilder, &mut EventRecorder<'_>),
     ) -> Option<JobDisposition> {
         let result = item.finished_result()?;
         // The attempt that made the result is its last one.
         item.attempt -= 1;
-        Some(match made.recall(self.step, item, result) {
+        Some(match made.recall(self.step, item, result, sends) {
             Ok(outcome) => JobDisposition::Through(outcome),
-            Err(to) => {
-                let failure = late_output_gone(&to);
+            Err(failure) => {
                 // Without another attempt.
                 let verdict = JobVerdict { status: ExternalStatus::Committed, result: None, reason: None };
                 self.handle_failure(item, failure, Some(&verdict), (now, now), (made, events))

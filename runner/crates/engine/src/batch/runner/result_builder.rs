@@ -8,6 +8,7 @@ use crate::batch::keyed_job::{KeyedError, KeyedJob};
 use crate::batch::result::BatchResult;
 use crate::batch::retry;
 use crate::commit::request::OutputBlock;
+use crate::processor::services;
 use tidegate_config::{Configuration, OutputRef, Target};
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
@@ -135,20 +136,30 @@ impl BatchResultBuilder {
         !is_pending
     }
 
-    /// Records the outputs of a result that is in the store.
+    /// Records the outputs of a result that is in the store. `sends`: whether the output at a position is sent as a
+    /// request, which an attempt does.
     ///
     /// # Errors
-    /// The step no longer has an output: its name.
+    /// The step no longer has an output, or now sends it.
     pub(crate) fn recall(
         &mut self,
         step: &Address,
         item: &JobInput<'_>,
         result: &FinishedResult,
-    ) -> Result<DeliveryOutcome, String> {
-        let place = |to: &str| self.outputs.position(to).ok_or_else(|| to.to_owned());
-        let places: Vec<usize> =
-            result.outputs.iter().map(|output| place(&output.to)).collect::<Result<_, _>>()?;
+        sends: impl Fn(usize) -> bool,
+    ) -> Result<DeliveryOutcome, Failure> {
+        let place = |output: &FinishedOutput| match self.outputs.position(&output.to) {
+            _ if output.was_sent() => Ok(None),
+            Some(position) if sends(position) => Err(services::late_request(&output.to)),
+            Some(position) => Ok(Some(position)),
+            None => Err(services::late_output_gone(&output.to)),
+        };
+        let places: Vec<Option<usize>> = result.outputs.iter().map(place).collect::<Result<_, _>>()?;
         for (position, FinishedOutput { to, due, payload }) in places.into_iter().zip(&result.outputs) {
+            let Some(position) = position else {
+                self.given += 1;
+                continue;
+            };
             match due {
                 Some(due) => self.ran.delayed.push(retry::delayed_output(step, item, to, *due, payload)),
                 None => {
