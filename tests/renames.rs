@@ -515,3 +515,29 @@ fn what_a_job_came_to_is_known_after_its_step_and_its_source_were_renamed() {
     running.wait_until("the job", || outcome("net", 2).1 == "done");
     running.stop().done();
 }
+
+#[test]
+fn a_pipeline_becomes_an_instance_and_an_instance_gets_another_name() {
+    let steps = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [step.copy]\nfrom = \"in\"\nto = \"out\"\n[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n";
+    let project = Project::new().file("shop.toml", steps).file("in.ndjson", jobs(1..=2));
+    let run = || {
+        let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+        project.append("in.ndjson", jobs([project.ids_so_far("out.ndjson").len() as u64 + 1]));
+        run
+    };
+    run();
+    for (instance, old) in [("eu", "shop"), ("europe", "shop-eu")] {
+        let header = format!(
+            "[pipeline]\nwas = \"${{each.old}}\"\n[pipeline.each]\n{instance} = {{ old = \"{old}\" }}\n"
+        );
+        project.write("shop.toml", header + steps);
+        run();
+        assert_eq!(
+            project.status(&format!("shop-{instance}/copy"), &format!("shop-{instance}/in"))["configured"],
+            true
+        );
+    }
+    assert_eq!(project.ids_so_far("out.ndjson"), [1, 2, 3, 4]);
+    project.assert_sound();
+}

@@ -352,7 +352,7 @@ fn a_plugin_that_changes_the_working_folder_moves_nothing() {
 
 /// A step whose plugin in C runs `made` at its creation and `job` for each job, unless the file `calm` exists.
 /// It runs in the process of the runner.
-fn rash(made: &str, job: &str) -> Project {
+pub(crate) fn rash(made: &str, job: &str) -> Project {
     let project = Project::pipeline(
         "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"plugin:rash\"\nto = \"out\"\n",
     )
@@ -448,6 +448,6 @@ fn without_a_crash_limit_a_plugin_is_made_again_after_any_number_of_deaths() {
     assert_eq!(ids_seen(&project), 3);
 }
 
-fn ids_seen(project: &Project) -> usize {
+pub(crate) fn ids_seen(project: &Project) -> usize {
     project.read("out.ndjson").lines().count()
 }

@@ -1,7 +1,7 @@
 //! Tests of plugins in a runner whose configuration changes: a plugin is set up before its generation takes over, and
 //! ends when it is not needed any more.
 
-use super::processes::{hosts, wait_until_gone};
+use super::processes::{hosts, ids_seen, rash, wait_until_gone};
 use super::{c_count, compile, project};
 use crate::project::{Project, ids, jobs};
 use crate::running::Running;
@@ -68,6 +68,26 @@ fn a_plugin_that_cannot_be_set_up_leaves_the_runner_as_it_is() {
         running.stop().done();
         assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
     }
+}
+
+#[test]
+fn a_stop_while_a_plugin_hangs_in_its_trial_ends_the_run_in_order() {
+    let project = rash("if (symlink(\"here\", \"begun\") == 0) for (;;) pause();", "");
+    project.write("calm", "");
+    project.change("p.toml", "[source.in]", "[source.in]\nfollow = true");
+    let mut running = started(&project);
+    running.wait_until("the jobs", || project.path().join("out.ndjson").exists() && ids_seen(&project) == 3);
+    std::fs::remove_file(project.path().join("calm")).expect("the file is there");
+    project.change("p.toml", "to = \"out\"", "to = \"out\"\ntimeout = \"1h\"");
+    let reload = project.start(&["reload"]);
+    running.wait_until("the trial", || project.path().join("begun").is_symlink());
+    running.stop().done().says("stopped");
+    assert_eq!(reload.outcome().code, Some(1));
+    // The hanging trial is no crash.
+    project.write("calm", "");
+    let next = project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert!(!next.stderr.contains("the last run"), "{}", next.stderr);
+    assert_eq!(ids_seen(&project), 3);
 }
 
 #[test]

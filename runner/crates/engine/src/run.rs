@@ -255,9 +255,10 @@ impl Handle {
         if !self.current.note_files(current, &next.files) {
             return;
         }
-        let entry = history::of_generation(&self.current.get(), trigger);
-        // A run that is over records nothing: the next one records its files.
-        entry.into_iter().for_each(|entry| _ = self.messages.send(Message::Recorded(Box::new(entry))));
+        if let Some(entry) = history::of_generation(&self.current.get(), trigger) {
+            // A run that is over records nothing: the next one records its files.
+            let _ = self.messages.send(Message::Recorded(Box::new(entry)));
+        }
     }
 
     /// Records a refused reload. Returns whether its mistakes are new.

@@ -217,13 +217,15 @@ fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
             None => Named::Bad,
         },
     };
-    let names_instance = |key| {
+    let contains = |key, text: &str| {
         let name = section.field(key).and_then(|field| field.value().get_ref().as_str());
-        name.is_some_and(|name| name.contains("${each}"))
+        name.is_some_and(|name| name.contains(text))
     };
-    let has_instance = names_instance("name");
+    let has_instance = contains("name", "${each}");
+    // A parameter lets an instance take over from a pipeline of any name.
+    let was_is_whole = contains("was", "${each}") || contains("was", "${each.");
     let was = former_name(reading, &section, "pipeline").and_then(|was| {
-        let value = if names_instance("was") { Some(was.value) } else { of_instance(reading, &was.value) };
+        let value = if was_is_whole { Some(was.value) } else { of_instance(reading, &was.value) };
         Some(Placed { value: value?, place: was.place })
     });
     Header { named, was, errors, delivery, config: SharedConfig::read(reading, &section), has_instance }

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ use tidegate_model::{Address, TokenKey, log_target};
 /// Longest wait for all plugins. A plugin that takes longer is set up after the takeover, as at the start of a
 /// run: a reload does not wait for code that hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between two looks for the end of the run, which waits for no trial.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Plugin that cannot be set up.
 #[derive(Clone, Debug)]
@@ -72,16 +74,18 @@ pub(crate) fn failures(
         return Ok(failed);
     }
     let (results, tried) = unbounded();
-    let next = next.clone();
+    let (next, ending) = (next.clone(), Arc::clone(&resources.ending));
     thread::Builder::new()
         .name("trial".into())
         .stack_size(STACK)
         .spawn(move || try_all(&next, &steps, &resources, &results))?;
     let until = Instant::now() + PATIENCE;
     loop {
-        match tried.recv_deadline(until) {
+        match tried.recv_timeout(LOOK) {
             Ok(of_step) => failed.extend(of_step),
             Err(RecvTimeoutError::Disconnected) => return Ok(failed),
+            Err(RecvTimeoutError::Timeout) if ending.load(Ordering::Acquire) => return Ok(failed),
+            Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
             Err(RecvTimeoutError::Timeout) => {
                 let patience = PATIENCE.as_secs();
                 tracing::warn!(
@@ -147,7 +151,7 @@ fn try_all(
 fn try_step(configuration: &Configuration, step: &Step, common: &SharedResources<'_>) -> Vec<FailedSetup> {
     let (mut failed, mut named_before) = (Vec::new(), Vec::new());
     let file = shown(configuration, &step.file);
-    // Deaths of an earlier library say nothing of this one.
+    // Deaths of an earlier library do not concern this one.
     let after_death = AfterDeath::Again { crash_limit: None };
     let context = StepContext { after_death, ..StepContext::of(step, &file, common) };
     let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();

@@ -118,7 +118,7 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
 pub(crate) fn play_interrupted_reload(seed: u64) -> Tally {
     let operations = interrupt_reload(seed);
     let (reloads, crashes) = (u64::from(operations.is_some()), operations.unwrap_or(0));
-    Tally { reloads, crashes, ..Tally::default() }
+    Tally { crashes, reloads, ..Tally::default() }
 }
 
 /// Crashes a run at each disk operation between the swap of a reload and the last step that follows it. Returns the number
