@@ -388,8 +388,21 @@ fn a_result_that_lost_an_output_before_its_delivery_is_delivered_by_a_retry_that
     project.tidegate(&["reload"]).done();
     std::fs::write(project.path().join("gate"), "go\n").expect("the command reads it");
     running.wait_until("the errors", || errors(&project, &[]).len() == 3);
+    // A request to a service is made by an attempt only, so the output cannot go there.
     project.change("p.toml", "to = { x = \"x\" }", to);
     project.write("split.rhai", "fn process(job) { #{ x: job, y: job } }");
+    let (file, service) =
+        ("type = \"file\"\npath = \"y.ndjson\"", "type = \"http\"\nurl = \"http://127.0.0.1:9/{id}\"");
+    project.change("p.toml", file, service);
+    project.tidegate(&["reload"]).done();
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    running.wait_until("the same errors", || {
+        let open = errors(&project, &[]);
+        open.len() == 3 && open.iter().all(|error| error["index"].as_u64() > Some(3))
+    });
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert!(listed.contains("because it goes to an HTTP sink"), "{listed}");
+    project.change("p.toml", service, file);
     project.tidegate(&["reload"]).done();
     project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
     running.wait_until("the outputs", || project.ids_so_far("y.ndjson").len() == 4);

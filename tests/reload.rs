@@ -273,14 +273,13 @@ fn a_command_and_a_signal_reload_and_without_watching_nothing_else_does() {
         project.tidegate(&["reload", "."]).done().stdout,
         "nothing has changed: generation 3 stays in force\n"
     );
-    let triggers = project.json(&["history"]);
-    let triggers: Vec<&str> = triggers["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["trigger"].as_str().unwrap())
-        .collect();
-    assert_eq!(triggers, ["start", "reload", "signal"]);
+    // The comment is recorded after the answer.
+    running.wait_until("all entries", || {
+        let history = project.json(&["history"]);
+        let entries = history["entries"].as_array().unwrap();
+        let triggers: Vec<&str> = entries.iter().map(|entry| entry["trigger"].as_str().unwrap()).collect();
+        triggers == ["start", "reload", "signal", "reload"]
+    });
     running.stop().done();
 }
 
