@@ -214,7 +214,7 @@ fn seeds_of_graphs_that_change_and_once_failed_pass() {
 
 #[test]
 fn seeds_of_graphs_whose_sources_change_and_once_failed_pass() {
-    for seed in [1010, 2031, 8780, 10_401, 11_873, 18_904] {
+    for seed in [1010, 2031, 3910, 8780, 10_401, 11_873, 18_904] {
         play::play_changing_sources(seed);
     }
 }

@@ -21,6 +21,11 @@ impl NameHistory {
         self.0.extend(renamed.into_iter().map(|part| (generation, part)));
     }
 
+    /// The renames of one generation.
+    pub fn of(&self, generation: u64) -> impl Iterator<Item = &RenamedPart> {
+        self.0.iter().filter(move |(made, _)| *made == generation).map(|(_, part)| part)
+    }
+
     /// Parts that one of these rollbacks gave an earlier name back, by the later name that they had before.
     #[must_use]
     pub fn returned(&self, rollbacks: &BTreeSet<u64>) -> BTreeMap<(NamedKind, Address), Address> {

@@ -60,8 +60,10 @@ impl Committer {
         }
         changes.history.extend(entry.map(HistoryChange::Add));
         self.commit_all(&changes)?;
-        self.sinks.rename(&changes.renamed.parts);
-        self.committed_state.names.add(generation.number, changes.renamed.parts);
+        // The store has left out a rename whose new name has got something since it was planned.
+        let renamed: Vec<RenamedPart> = self.store.name_history()?.of(generation.number).cloned().collect();
+        self.sinks.rename(&renamed);
+        self.committed_state.names.add(generation.number, renamed);
         for (position, queue) in generation.configuration.queues.entries() {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
             self.committed_state.set_head(position, head);
