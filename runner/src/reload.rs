@@ -210,18 +210,17 @@ pub(crate) fn cannot_be_opened((address, why): &(Address, String)) -> String {
     format!("`{address}` cannot be opened: {why}")
 }
 
-/// The first error with its place, on one line.
-fn first_error(diagnostics: &Diagnostics) -> String {
+/// Place and message of the first error.
+fn first_error(diagnostics: &Diagnostics) -> Option<(String, String)> {
     let mut errors = diagnostics.records().into_iter().filter(|record| record.severity == Severity::Error);
-    let Some(DiagnosticRecord { file, line, column, message, .. }) = errors.next() else {
-        return String::new();
-    };
+    let DiagnosticRecord { file, line, column, message, .. } = errors.next()?;
     let file = file.display();
-    match (line, column) {
-        (Some(line), Some(column)) => format!("{file}:{line}:{column}: {message}"),
-        (Some(line), None) => format!("{file}:{line}: {message}"),
-        _ => format!("{file}: {message}"),
-    }
+    let place = match (line, column) {
+        (Some(line), Some(column)) => format!("{file}:{line}:{column}"),
+        (Some(line), None) => format!("{file}:{line}"),
+        _ => file.to_string(),
+    };
+    Some((place, message))
 }
 
 /// The files have mistakes.
@@ -239,8 +238,12 @@ fn refuse_change(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> R
 /// Keeps the reason until the files are right again, and logs it once.
 fn keep_reason(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics, what: &str) {
     let text = diagnostics.render(false);
-    let first = first_error(diagnostics);
-    if run.refuse_reload(RefusedReload::new(SystemClock.now(), trigger, first.clone(), &text)) {
+    let (place, first) = match first_error(diagnostics) {
+        Some((place, message)) => (Some(place.clone()), format!("{place}: {message}")),
+        None => (None, String::new()),
+    };
+    let refused = RefusedReload::new(SystemClock.now(), trigger, first.clone(), &text).at(place);
+    if run.refuse_reload(refused) {
         run.record_refused(diagnostics, trigger, first);
         exit::show(diagnostics);
         tracing::error!(

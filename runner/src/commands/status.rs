@@ -117,7 +117,7 @@ fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
         _ => {}
     }
     match refused {
-        Some(RefusedFiles { since, why, trigger: Trigger::WatchErrors }) => {
+        Some(RefusedFiles { since, why, trigger: Trigger::WatchErrors, .. }) => {
             notes.push(format!("generation {generation} cannot be rolled back since {since}: {why}"));
         }
         Some(RefusedFiles { since, why, .. }) => notes.push(format!(

@@ -20,11 +20,9 @@ pub(crate) fn get(context: &RunnerContext) -> Response {
         lingering,
         restart,
     } = ReloadStatus::of(&context.handle);
-    // As in the answer to `POST`, no text of the files. The place is before the message.
-    let refused = refused.map(|refused| {
-        let place = refused.why.split_once(": ").map(|(place, _)| place);
-        json!({ "since": refused.since, "trigger": refused.trigger, "place": place })
-    });
+    // As in the answer to `POST`, no text of the files.
+    let refused = refused
+        .map(|refused| json!({ "since": refused.since, "trigger": refused.trigger, "place": refused.place }));
     let body = json!({
         "generation": generation, "files_differ": files_differ, "refused": refused, "rolled_back": rolled_back,
         "rolled_back_before": rolled_back_before, "lingering": lingering, "restart": restart,

@@ -41,6 +41,9 @@ pub(crate) struct RefusedFiles {
     pub(crate) trigger: Trigger,
     /// The first mistake.
     pub(crate) why: String,
+    /// Its place in a file, for the HTTP port. `why` begins with it.
+    #[serde(skip)]
+    pub(crate) place: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,10 +67,8 @@ pub(crate) struct EarlierRollback {
 
 impl ReloadStatus {
     pub(crate) fn of(run: &Handle) -> Self {
-        let refused = run.refused_reload().map(|RefusedReload { since, trigger, why, .. }| RefusedFiles {
-            since: rfc3339(since),
-            trigger,
-            why,
+        let refused = run.refused_reload().map(|RefusedReload { since, trigger, why, place, .. }| {
+            RefusedFiles { since: rfc3339(since), trigger, why, place }
         });
         let rolled_back = run.rolled_back().map(|RolledBack { from, to, since, trigger, why }| {
             RollbackStatus { from, to, since: rfc3339(since), trigger, why }

@@ -119,6 +119,8 @@ pub struct RefusedReload {
     pub trigger: Trigger,
     /// First mistake.
     pub why: String,
+    /// File, line and column of the first mistake; `None` if it has no place in a file.
+    pub place: Option<String>,
     text: String,
 }
 
@@ -126,7 +128,13 @@ impl RefusedReload {
     /// `why` is the first line of `text`, which has all mistakes.
     #[must_use]
     pub fn new(since: Timestamp, trigger: Trigger, why: String, text: &str) -> Self {
-        Self { since, trigger, why, text: text.to_owned() }
+        Self { since, trigger, why, place: None, text: text.to_owned() }
+    }
+
+    /// With the place of the first mistake.
+    #[must_use]
+    pub fn at(self, place: Option<String>) -> Self {
+        Self { place, ..self }
     }
 
     fn is_like(&self, other: &Self) -> bool {
