@@ -129,7 +129,12 @@ impl Project {
 
     /// Starts `tidegate run .` and waits until it answers queries.
     pub(crate) fn started(&self) -> Running {
-        let mut running = self.start(&["run", "."]);
+        self.started_with(&[])
+    }
+
+    /// As [`Self::started`], with more arguments.
+    pub(crate) fn started_with(&self, arguments: &[&str]) -> Running {
+        let mut running = self.start(&[&["run", "."], arguments].concat());
         running.wait_until("its socket", || self.is_answered());
         running
     }

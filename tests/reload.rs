@@ -29,12 +29,6 @@ fn marking_by_events() -> Project {
     marking().file("tidegate.toml", "[reload]\npoll = \"1h\"\n")
 }
 
-fn started(project: &Project, arguments: &[&str]) -> Running {
-    let mut running = project.start(&[&["run", "."], arguments].concat());
-    running.wait_until("its socket", || project.is_answered());
-    running
-}
-
 /// Appends a job and waits until the output has it. Returns its version.
 pub(crate) fn version_of(project: &Project, running: &mut Running, id: u64) -> u64 {
     project.append("in.ndjson", jobs([id]));
@@ -61,7 +55,7 @@ pub(crate) fn says_generation(running: &mut Running, generation: u64) {
 #[test]
 fn a_saved_script_runs_with_the_next_job() {
     let project = marking_by_events();
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
     project.write("mark.rhai", mark(2));
     says_generation(&mut running, 2);
@@ -101,7 +95,7 @@ fn a_link_to_a_folder_that_is_replaced_as_kubernetes_does_it_is_followed() {
 #[test]
 fn files_with_mistakes_leave_the_runner_as_it_is_until_they_are_mended() {
     let project = marking();
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.write("mark.rhai", "fn process(job) { job. }");
     running.wait_until_it_says("the files have mistakes: the runner goes on with generation 1");
@@ -131,7 +125,7 @@ fn files_with_mistakes_leave_the_runner_as_it_is_until_they_are_mended() {
 #[test]
 fn a_script_that_only_the_refused_files_name_is_mended_without_a_change_of_another_file() {
     let project = marking_by_events();
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 1);
     let why = |running: &mut Running, part: &str| {
         running.wait_until(part, || {
@@ -161,7 +155,7 @@ fn a_script_that_only_the_refused_files_name_is_mended_without_a_change_of_anoth
 fn a_script_that_only_the_files_of_a_rolled_back_generation_name_brings_them_into_force() {
     for restarts in [false, true] {
         let project = marking_by_events();
-        let mut running = started(&project, &[]);
+        let mut running = project.started();
         wait_for(&project, &mut running, "out.ndjson", 1);
         project.write("sign.rhai", mark(2));
         project.change("p.toml", "mark.rhai", "sign.rhai");
@@ -170,7 +164,7 @@ fn a_script_that_only_the_files_of_a_rolled_back_generation_name_brings_them_int
         assert_eq!(version_of(&project, &mut running, 2), 1);
         if restarts {
             running.stop().done();
-            running = started(&project, &[]);
+            running = project.started();
         }
         project.write("sign.rhai", mark(3));
         says_generation(&mut running, 4);
@@ -189,7 +183,7 @@ fn a_change_without_an_event_is_found_by_comparison() {
         .file("in.ndjson", jobs([1]))
         .file("tidegate.toml", "[reload]\npoll = \"100ms\"\n");
     std::os::unix::fs::symlink(&script, project.path().join("mark.rhai")).expect("links can be made");
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 1);
     fs::write(&script, mark(2)).expect("files can be written");
     says_generation(&mut running, 2);
@@ -210,7 +204,7 @@ fn a_changed_lookup_table_is_taken_over_and_one_with_mistakes_is_refused() {
     project.write("versions.csv", rows(1));
     // Only events of the file system announce changes.
     project.write("tidegate.toml", "[reload]\npoll = \"1h\"\n");
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
     project.write("versions.csv.new", rows(2));
     fs::rename(project.path().join("versions.csv.new"), project.path().join("versions.csv")).unwrap();
@@ -233,7 +227,7 @@ fn a_change_is_in_force_only_if_the_tests_of_its_steps_pass() {
                 [[test]]\nname = \"another step\"\nstep = \"other\"\ngiven = [1]\nexpect = { there = [] }\n";
     let project = marking().file("tidegate.toml", "[reload]\ntests = true\n");
     project.append("p.toml", format!("[step.other]\nfrom = \"here\"\nto = \"there\"\n{test}"));
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     // A start runs no tests: the first one would fail.
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.write("mark.rhai", mark(3));
@@ -254,7 +248,7 @@ fn a_change_is_in_force_only_if_the_tests_of_its_steps_pass() {
 fn a_command_and_a_signal_reload_and_without_watching_nothing_else_does() {
     let project = marking();
     project.tidegate(&["reload", "."]).failed(1);
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.write("mark.rhai", mark(2));
     assert_eq!(version_of(&project, &mut running, 2), 1);
@@ -286,7 +280,7 @@ fn a_command_and_a_signal_reload_and_without_watching_nothing_else_does() {
 #[test]
 fn a_step_takes_its_jobs_over_a_new_queue_and_a_removed_one_goes_on_where_it_was() {
     let project = marking();
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 1);
     let before = project.read("p.toml");
     // The sink stays the same file, and another step writes to it.
@@ -315,7 +309,7 @@ fn a_stopped_step_is_taken_up_again_when_its_script_is_mended() {
     let project = Project::pipeline(&toml)
         .file("mark.rhai", "fn process(job) { if job.id == 2 { throw \"no\" } job }")
         .file("in.ndjson", jobs(1..=3));
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     running.wait_until_it_says("the step stops: job 2");
     project.write("mark.rhai", mark(2));
     wait_for(&project, &mut running, "out.ndjson", 3);
@@ -365,7 +359,7 @@ fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
 fn a_setting_that_waits_for_a_restart_is_named_until_then() {
     let settings = |workers: &str| format!("[runner]\nlisten = \"127.0.0.1:0\"\nworkers = {workers}\n");
     let project = marking().file("tidegate.toml", settings("2"));
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     let names =
         |command: &[&str]| project.tidegate(command).stdout.contains("takes effect when the runner restarts");
     assert!(!names(&["status"]));
@@ -398,7 +392,7 @@ fn a_setting_that_waits_for_a_restart_is_named_until_then() {
 #[test]
 fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
     let project = marking().file("other.ndjson", "not written by this sink\n");
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, "out.ndjson", 1);
     let before = project.read("p.toml");
     for path in ["other.ndjson", "mark.rhai/out.ndjson"] {
@@ -420,7 +414,7 @@ fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
 #[test]
 fn a_sink_that_takes_the_file_of_a_running_sink_is_refused_before_it_takes_over() {
     let project = marking();
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, "out.ndjson", 1);
     let before = project.read("p.toml");
     let renamed = before.replace("to = \"out\"", "to = \"lines\"").replace("[sink.out]", "[sink.lines]");
@@ -474,7 +468,7 @@ fn a_step_that_hangs_holds_up_no_reload_and_the_status_says_why_it_lingers() {
     .file("in.ndjson", jobs([1]));
     let made = std::process::Command::new("mkfifo").arg(project.path().join("gate")).status();
     assert!(made.expect("mkfifo can be started").success());
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, "marked.ndjson", 1);
     running.wait_until("the attempt", || project.path().join("begun").exists());
     let why_it_lingers = || {
@@ -517,7 +511,7 @@ fn a_pipeline_that_was_removed_returns_while_its_last_job_still_runs() {
         .file("slow.ndjson", jobs([0, 1]));
     let made = std::process::Command::new("mkfifo").arg(project.path().join("gate")).status();
     assert!(made.expect("mkfifo can be started").success());
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     running.wait_until("the attempt", || project.path().join("begun").exists());
     fs::remove_file(project.path().join("slow.toml")).expect("it is there");
     let reloaded = project.tidegate(&["reload"]).done().stdout;
@@ -556,7 +550,7 @@ fn a_folder_that_vanishes_and_comes_back_is_followed() {
         .file("lib/mark.rhai", mark(1))
         .file("in.ndjson", jobs([1]))
         .file("tidegate.toml", "[reload]\npoll = \"100ms\"\n");
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 1);
     fs::rename(project.path().join("lib"), project.path().join("away")).expect("folders can be renamed");
     running.wait_until_it_says("the files have mistakes: ");
@@ -572,7 +566,7 @@ fn a_folder_that_vanishes_and_comes_back_is_followed() {
 #[test]
 fn a_command_that_names_another_configuration_than_the_runner_reads_gets_a_warning() {
     let project = marking();
-    let running = started(&project, &["--no-watch"]);
+    let running = project.started_with(&["--no-watch"]);
     project.write("next/p.toml", project.read("p.toml"));
     project.write("next/mark.rhai", mark(2));
     let other = |command: &[&str]| project.tidegate(&[command, &["next", "--data", ".tidegate"]].concat());
@@ -592,7 +586,7 @@ fn a_command_that_names_another_configuration_than_the_runner_reads_gets_a_warni
 #[test]
 fn the_summary_names_the_steps_and_sinks_that_the_last_reload_left() {
     let project = marking();
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.change("p.toml", "[step.mark]", "[step.more]\nfrom = \"in\"\nto = \"next\"\n[step.mark]");
     project.change(

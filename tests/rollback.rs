@@ -190,8 +190,7 @@ fn without_a_runner_a_renamed_step_begins_anew_and_that_is_said() {
 #[test]
 fn a_restart_after_a_rollback_goes_on_although_the_files_have_mistakes() {
     let project = marking();
-    let mut running = project.start(&["run", ".", "--no-watch"]);
-    running.wait_until("its socket", || project.is_answered());
+    let mut running = project.started_with(&["--no-watch"]);
     assert_eq!(version_of(&project, &mut running, 2), 1);
     project.write("mark.rhai", mark(2));
     project.tidegate(&["reload"]).done();
@@ -218,12 +217,7 @@ fn a_restart_after_a_rollback_goes_on_although_the_files_have_mistakes() {
 #[test]
 fn rollbacks_in_a_row_go_further_back_and_the_files_stay_rolled_back() {
     let project = marking();
-    let start = || {
-        let mut running = project.start(&["run", "."]);
-        running.wait_until("its socket", || project.is_answered());
-        running
-    };
-    let mut running = start();
+    let mut running = project.started();
     for version in 2..=4 {
         project.write("mark.rhai", mark(version));
         says_generation(&mut running, version);
@@ -241,7 +235,7 @@ fn rollbacks_in_a_row_go_further_back_and_the_files_stay_rolled_back() {
     running.wait_until_it_says("the saved files are those of generation 4, which was rolled back");
     assert_eq!(version_of(&project, &mut running, 6), 1);
     running.stop().done();
-    let mut running = start();
+    let mut running = project.started();
     running.wait_until_it_says(
         "generation 1 goes on: the files are those of generation 4, which was rolled back",
     );
@@ -289,8 +283,7 @@ fn restored_files_stay_links_and_no_older_copy_is_lost() {
     std::fs::remove_file(project.path().join("mark.rhai")).expect("the file is there");
     std::os::unix::fs::symlink("real/mark.rhai", project.path().join("mark.rhai"))
         .expect("links can be made");
-    let mut running = project.start(&["run", ".", "--no-watch"]);
-    running.wait_until("its socket", || project.is_answered());
+    let running = project.started_with(&["--no-watch"]);
     let more = "[step.again]\nfrom = \"p/again\"\n";
     for (copy, generation) in [("more.toml.rolled-back", 2), ("more.toml.rolled-back-2", 4)] {
         project.write("mark.rhai", mark(generation));
@@ -309,8 +302,7 @@ fn restored_files_stay_links_and_no_older_copy_is_lost() {
 #[test]
 fn the_history_names_the_files_that_differ_from_the_generation_before() {
     let project = marking();
-    let mut running = project.start(&["run", ".", "--no-watch"]);
-    running.wait_until("its socket", || project.is_answered());
+    let running = project.started_with(&["--no-watch"]);
     let toml = project.read("p.toml");
     project.write("p.toml", "[step.mark\n");
     project.tidegate(&["reload"]).failed(78);
@@ -328,8 +320,7 @@ fn the_history_names_the_files_that_differ_from_the_generation_before() {
 #[test]
 fn a_changed_comment_is_in_the_history_and_comes_back_with_its_generation() {
     let project = marking();
-    let mut running = project.start(&["run", ".", "--no-watch"]);
-    running.wait_until("its socket", || project.is_answered());
+    let mut running = project.started_with(&["--no-watch"]);
     let commented = format!("# for the auditors\n{}", project.read("p.toml"));
     project.write("p.toml", &commented);
     for _ in 0..2 {
@@ -356,12 +347,7 @@ fn a_changed_comment_is_in_the_history_and_comes_back_with_its_generation() {
 #[test]
 fn rollbacks_over_a_rename_go_further_back_and_last_over_restarts() {
     let project = marking();
-    let start = || {
-        let mut running = project.start(&["run", ".", "--no-watch"]);
-        running.wait_until("its socket", || project.is_answered());
-        running
-    };
-    let mut running = start();
+    let mut running = project.started_with(&["--no-watch"]);
     project.write("mark.rhai", mark(2));
     project.tidegate(&["reload"]).done();
     project.change("p.toml", "[step.mark]", "[step.sign]\nwas = \"mark\"");
@@ -375,7 +361,7 @@ fn rollbacks_over_a_rename_go_further_back_and_last_over_restarts() {
     }
     for id in 5..=7 {
         running.stop().done();
-        running = start();
+        running = project.started_with(&["--no-watch"]);
         running.wait_until_it_says("generation 1 goes on: the files are those of generation 3");
         assert_eq!(version_of(&project, &mut running, id), 1);
     }

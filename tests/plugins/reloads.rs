@@ -13,12 +13,6 @@ fn flaky(isolates: bool) -> Project {
     project.file("in.ndjson", jobs(1..=1))
 }
 
-fn started(project: &Project) -> Running {
-    let mut running = project.start(&["run", ".", "--no-watch"]);
-    running.wait_until("its socket", || project.is_answered());
-    running
-}
-
 fn wait_for(project: &Project, running: &mut Running, expected: &[u64]) {
     running.wait_until("the jobs", || project.ids_so_far("out.ndjson") == expected);
 }
@@ -27,7 +21,7 @@ fn wait_for(project: &Project, running: &mut Running, expected: &[u64]) {
 fn a_plugin_that_cannot_be_set_up_leaves_the_runner_as_it_is() {
     for isolates in [false, true] {
         let project = flaky(isolates);
-        let mut running = started(&project);
+        let mut running = project.started_with(&["--no-watch"]);
         wait_for(&project, &mut running, &[1]);
         for (config, why) in [
             ("fail_in_create = true", "not created, as asked"),
@@ -75,7 +69,7 @@ fn a_stop_while_a_plugin_hangs_in_its_trial_ends_the_run_in_order() {
     let project = rash("if (symlink(\"here\", \"begun\") == 0) for (;;) pause();", "");
     project.write("calm", "");
     project.change("p.toml", "[source.in]", "[source.in]\nfollow = true");
-    let mut running = started(&project);
+    let mut running = project.started_with(&["--no-watch"]);
     running.wait_until("the jobs", || project.path().join("out.ndjson").exists() && ids_seen(&project) == 3);
     std::fs::remove_file(project.path().join("calm")).expect("the file is there");
     project.change("p.toml", "to = \"out\"", "to = \"out\"\ntimeout = \"1h\"");
@@ -93,7 +87,7 @@ fn a_stop_while_a_plugin_hangs_in_its_trial_ends_the_run_in_order() {
 #[test]
 fn a_process_ends_when_its_step_has_changed_or_is_gone_and_has_no_further_job() {
     let project = flaky(true);
-    let mut running = started(&project);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, &[1]);
     let place = project.path().canonicalize().expect("the folder is there");
     let first = hosts(&place);
@@ -148,7 +142,7 @@ fn each_replaced_library_takes_one_open_file() {
             .expect("it is there");
     };
     library(0);
-    let mut running = started(&project);
+    let mut running = project.started_with(&["--no-watch"]);
     let open = |running: &Running| {
         std::fs::read_dir(format!("/proc/{}/fd", running.pid())).expect("it runs").count() as u64
     };

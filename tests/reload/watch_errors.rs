@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{mark, says_generation, started, version_of, wait_for};
+use super::{mark, says_generation, version_of, wait_for};
 use crate::http_client::{Client, address};
 use crate::project::{Project, ids, jobs};
 use crate::running::Running;
@@ -28,7 +28,7 @@ fn watched(errors: bool) -> Project {
 
 /// A runner that has delivered the first job and has taken over a script that fails, as generation 2.
 fn broken(project: &Project) -> Running {
-    let mut running = started(project, &[]);
+    let mut running = project.started();
     wait_for(project, &mut running, "out.ndjson", 1);
     project.write("mark.rhai", FAILING);
     says_generation(&mut running, 2);
@@ -98,7 +98,7 @@ fn a_script_that_fails_after_a_save_is_rolled_back_and_everything_says_so() {
 #[test]
 fn a_second_broken_save_right_after_a_rollback_is_rolled_back_too() {
     let project = watched(true).file("in.ndjson", jobs(1..=20));
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 20);
     project.write("mark.rhai", FAILING);
     says_generation(&mut running, 2);
@@ -152,7 +152,7 @@ fn further_saves_during_the_watch_do_not_disarm_it_and_it_goes_back_to_the_last_
 #[test]
 fn a_rollback_over_several_reloads_with_renames_gives_all_parts_their_names_back() {
     let project = watched(true);
-    let mut running = started(&project, &["--no-watch"]);
+    let mut running = project.started_with(&["--no-watch"]);
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.change("p.toml", "[step.mark]", "[step.stamp]\nwas = \"mark\"");
     project.change("p.toml", "\"in\"", "\"orders\"");
@@ -209,7 +209,7 @@ fn a_restart_goes_on_with_the_earlier_generation_until_the_files_change() {
     wait_for(&project, &mut running, "out.ndjson", 2);
     running.stop().done();
     for id in [3, 4] {
-        let mut running = started(&project, &[]);
+        let mut running = project.started();
         running.wait_until_it_says(
             "generation 1 goes on: the files are those of generation 2, which was rolled back: 1 of 1 attempts of `p/mark`",
         );
@@ -221,7 +221,7 @@ fn a_restart_goes_on_with_the_earlier_generation_until_the_files_change() {
         running.stop().done();
     }
     // An operator brings the files into force, and the status still shows the rollback.
-    let mut running = started(&project, &["--from-files"]);
+    let mut running = project.started_with(&["--from-files"]);
     running.wait_until_it_says("generation 2 of these files was rolled back: 1 of 1 attempts of `p/mark`");
     let before = &project.json(&["status"])["reload"]["rolled_back_before"];
     assert_eq!(before["generation"], 2, "{before}");
@@ -229,7 +229,7 @@ fn a_restart_goes_on_with_the_earlier_generation_until_the_files_change() {
     says_generation(&mut running, 5);
     assert_eq!(project.json(&["status"])["reload"]["rolled_back_before"], Value::Null);
     running.stop().done();
-    let running = started(&project, &[]);
+    let running = project.started();
     let reload = &project.json(&["status"])["reload"];
     assert_eq!((&reload["generation"], &reload["rolled_back"]), (&json!(5), &Value::Null), "{reload}");
     running.stop().done();
@@ -243,7 +243,7 @@ fn a_restart_with_changed_files_after_a_rollback_brings_them_into_force() {
     running.wait_until_it_says("generation 2 is rolled back: ");
     running.stop().done();
     project.write("mark.rhai", mark(7));
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     assert_eq!(version_of(&project, &mut running, 3), 7);
     assert_eq!(project.json(&["status"])["reload"]["rolled_back"], Value::Null);
     running.stop().done();
@@ -263,7 +263,7 @@ fn a_step_that_stops_after_a_save_is_rolled_back_at_once_and_goes_on() {
 #[test]
 fn failures_of_other_steps_and_after_a_manual_rollback_roll_nothing_back() {
     let project = watched(true).file("other.rhai", "fn process(job) { if job.id > 1 { throw \"no\" } job }");
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "more.ndjson", 1);
     project.write("mark.rhai", mark(2));
     says_generation(&mut running, 2);
@@ -285,7 +285,7 @@ fn failures_of_other_steps_and_after_a_manual_rollback_roll_nothing_back() {
 #[test]
 fn a_rollback_whose_sink_cannot_open_its_earlier_file_is_refused_and_shown() {
     let project = watched(true);
-    let mut running = started(&project, &[]);
+    let mut running = project.started();
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.write("mark.rhai", "fn process(job) { if job.id > 2 { throw \"no\" } job }");
     project.change("p.toml", "out.ndjson", "out2.ndjson");
