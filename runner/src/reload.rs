@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::output::exit;
 use crate::supervisor;
 use tidegate_config::{
-    Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange,
-    PartKind, Plan, PlanState, Severity, locate,
+    Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, PartChange, PartKind,
+    Plan, PlanState, Severity, locate,
 };
 use tidegate_engine::{FailedSetup, Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
@@ -39,8 +39,8 @@ pub(crate) enum Reloaded {
     Unchanged { generation: u64 },
     /// The files have mistakes: as text for people, and as `check` prints them for programs.
     Mistakes { text: String, records: serde_json::Value },
-    /// The files have no mistakes, but a test fails, a source or sink cannot be opened, or a plugin cannot be set up. The fields are those of
-    /// [`Self::Mistakes`].
+    /// The files have no mistakes, but a test fails, a source or sink cannot be opened, or a plugin cannot be set up.
+    /// The fields are those of [`Self::Mistakes`].
     Refused { text: String, records: serde_json::Value },
     /// The run is over, or ends.
     Ending,
@@ -165,34 +165,28 @@ pub(crate) fn waiting_for_restart(run: &Handle, digest: &ConfigurationDigest) ->
     run.waiting_for_restart(digest).into_iter().map(|aspect| aspect.as_str().to_owned()).collect()
 }
 
-/// Sources and sinks that cannot be opened and plugins that cannot be set up, as diagnostics. `between`: for a rollback, the configurations that ran
-/// between `next` and the current one.
+/// Sources and sinks that cannot be opened and plugins that cannot be set up, as diagnostics. `between`: for a rollback,
+/// the configurations that ran between `next` and the current one.
 pub(crate) fn obstacles(
     run: &Handle,
     next: &Generation,
     between: Option<&[Arc<Configuration>]>,
 ) -> Diagnostics {
     let configuration = &next.configuration;
-    let mut diagnostics = Diagnostics::new(&configuration.root, Files::default());
+    let mut diagnostics = Diagnostics::new(&configuration.root, next.warnings.files().clone());
     // A store that is closed now waits for room on the disk; the takeover waits, too.
     for obstacle in run.obstacles(next, between).unwrap_or_default() {
         let (address, _) = &obstacle;
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
-        let text = next.files.get(&file);
+        let text = diagnostics.files().get(&file);
         let section = |kind: &&str| locate(text?, &[*kind, address.name.as_str()], true);
         let place = ["sink", "source", "queue"].iter().find_map(section);
-        if let Some(text) = text {
-            diagnostics.add_file(file.clone(), text);
-        }
         diagnostics.push(Diagnostic::error(file, place, cannot_be_opened(&obstacle)));
     }
     match run.failed_setups(next) {
         Ok(failed) => {
             for FailedSetup { step, named_in, named_at, message } in failed {
-                if let Some(text) = next.files.get(&named_in) {
-                    diagnostics.add_file(named_in.clone(), text);
-                }
                 let message = format!("`{step}` cannot be set up: {message}");
                 diagnostics.push(Diagnostic::error(named_in, Some(named_at), message));
             }

@@ -11,7 +11,7 @@ use crate::output::table::jobs;
 use crate::output::terminal::confirm;
 use crate::query::{Answer, Query, ReplayPlan, ReplayStart};
 use tidegate_engine::{Request, RequestOutcome};
-use tidegate_model::{Clock as _, SystemClock, parse_duration};
+use tidegate_model::{Clock as _, SystemClock, from_rfc3339, parse_duration};
 
 pub(crate) fn replay(command: &cli::ReplayArguments) -> Exit {
     match run_again(command) {
@@ -65,8 +65,8 @@ fn start(command: &cli::ReplayArguments) -> Result<ReplayStart, Exit> {
         return Ok(ReplayStart::At(index));
     }
     let text = command.since.as_deref().unwrap_or_default();
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Ok(ReplayStart::Since(time.as_millisecond()));
+    if let Some(time) = from_rfc3339(text) {
+        return Ok(ReplayStart::Since(time.0));
     }
     let ago = |ago: Duration| ReplayStart::Since((SystemClock.now() - ago).0);
     parse_duration(text).map(ago).map_err(|_| {

@@ -2,8 +2,7 @@
 
 use crate::output::test_report::{TestRecord, redactor};
 use tidegate_config::{
-    Configuration, ConfigurationDigest, Diagnostic, Diagnostics, Files, GateRef, Position, Step, TestCase,
-    read_text,
+    Configuration, ConfigurationDigest, Diagnostic, Diagnostics, Files, Position, Step, TestCase, read_text,
 };
 use tidegate_engine::{Generation, run_tests};
 
@@ -15,7 +14,7 @@ pub(crate) fn failures(
 ) -> Diagnostics {
     let configuration = &generation.configuration;
     let changed: Vec<&Step> =
-        configuration.steps.iter().filter(|step| differs(step, (old, new), configuration)).collect();
+        configuration.steps.iter().filter(|step| old.is_changed(step, configuration, new)).collect();
     let concerned = |test: &&TestCase| changed.iter().any(|step| test.runs(step));
     let tests: Vec<&TestCase> = configuration.tests.iter().filter(concerned).collect();
     let mut diagnostics = Diagnostics::new(configuration.given.config.clone(), files(&tests));
@@ -32,17 +31,6 @@ pub(crate) fn failures(
         diagnostics.push(Diagnostic::error(configuration.given.config.clone(), None, message));
     }
     diagnostics
-}
-
-/// Whether a step or its gate is new or differs.
-fn differs(
-    step: &Step,
-    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
-    configuration: &Configuration,
-) -> bool {
-    let gate = step.gate.map(|GateRef(gate)| configuration.gates[gate].address());
-    old.steps.get(&step.address) != new.steps.get(&step.address)
-        || gate.is_some_and(|gate| old.gates.get(&gate) != new.gates.get(&gate))
 }
 
 /// The texts of the files with these tests. A file that cannot be read now is left out.

@@ -18,7 +18,7 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-use crate::model::{Configuration, FormerNames, Gate};
+use crate::model::{Configuration, FormerNames, Gate, GateRef, Step};
 use tidegate_model::{Address, Name, PartNames};
 
 use self::setting::Scope;
@@ -70,6 +70,16 @@ impl Gate {
     #[must_use]
     pub fn address(&self) -> GateAddress {
         GateAddress { pipeline: self.pipeline.clone(), name: self.name.clone() }
+    }
+}
+
+impl ConfigurationDigest {
+    /// Whether a step of `later`, or its gate, is new there or differs. `digest` is that of `later`.
+    #[must_use]
+    pub fn is_changed(&self, step: &Step, later: &Configuration, digest: &Self) -> bool {
+        let gate = step.gate.map(|GateRef(gate)| later.gates[gate].address());
+        self.steps.get(&step.address) != digest.steps.get(&step.address)
+            || gate.is_some_and(|gate| self.gates.get(&gate) != digest.gates.get(&gate))
     }
 }
 

@@ -80,12 +80,6 @@ impl SourceFiles {
         self.texts.keys().map(PathBuf::as_path)
     }
 
-    /// Text of the file at this path.
-    #[must_use]
-    pub fn get(&self, path: &Path) -> Option<&str> {
-        self.texts.get(path).map(String::as_str)
-    }
-
     /// Text of the file with this name, in any folder.
     #[cfg(test)]
     pub(crate) fn text(&self, name: &str) -> Option<&str> {

@@ -23,7 +23,7 @@ use tidegate_components::plugin::{AfterDeath, Deaths, Setups};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::STACK;
 use tidegate_config::{
-    Configuration, ConfigurationDigest, Gate, GateRef, Limits, PluginStepConfig, ProbeConfig, Processor, Step,
+    Configuration, ConfigurationDigest, GateRef, Limits, PluginStepConfig, ProbeConfig, Processor, Step,
 };
 use tidegate_model::{Address, TokenKey, log_target};
 
@@ -66,7 +66,7 @@ pub(crate) fn failures(
     let mut failed = Vec::new();
     let after = Arc::clone(next.digest());
     let is_set_up_anew = |step: &&Step| {
-        has_plugins(&next.configuration, step) && differs(&next.configuration, step, before, &after)
+        has_plugins(&next.configuration, step) && before.is_changed(step, &next.configuration, &after)
     };
     let steps: BTreeSet<Address> =
         next.configuration.steps.iter().filter(is_set_up_anew).map(|step| step.address.clone()).collect();
@@ -108,17 +108,6 @@ fn has_plugins(configuration: &Configuration, step: &Step) -> bool {
 fn asked<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterator<Item = &'c ProbeConfig> {
     let gate = step.gate.map(|GateRef(gate)| &configuration.gates[gate].inquiry);
     gate.into_iter().chain(step.monitor.as_ref().map(|monitor| &monitor.inquiry))
-}
-
-fn differs(
-    configuration: &Configuration,
-    step: &Step,
-    before: &ConfigurationDigest,
-    after: &ConfigurationDigest,
-) -> bool {
-    let gate = step.gate.map(|GateRef(gate)| Gate::address(&configuration.gates[gate]));
-    before.steps.get(&step.address) != after.steps.get(&step.address)
-        || gate.is_some_and(|gate| before.gates.get(&gate) != after.gates.get(&gate))
 }
 
 /// Sends the failures of each step. Ends early if the receiver is gone.
