@@ -5,8 +5,10 @@ pub(crate) mod service;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 
 use self::service::{Act, Service, answer};
 use crate::project::{Outcome, Project, ids, jobs};
@@ -241,6 +243,50 @@ fn a_service_is_a_sink_of_a_queue_and_of_a_fork() {
     assert!(drawn.contains("http sink"), "{drawn}");
     project.run().done();
     assert_eq!(service.asked().len(), asked.len());
+}
+
+#[test]
+fn requests_of_finished_jobs_that_wait_in_order_are_made_once_though_the_runner_dies() {
+    let is_open = Arc::new(AtomicBool::new(false));
+    let gate = Arc::clone(&is_open);
+    let service = Service::start(move |asked, _| {
+        while asked.body.contains("\"id\":1") && !gate.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        Act::Say(answer("202 Accepted", "", "noted"))
+    });
+    let project = Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [step.split]\nfrom = \"in\"\nrun = \"split.rhai\"\nto = {{ kept = \"kept\", hook = \"hook\" }}\n\
+                 timeout = \"1h\"\nqueuer = {{ strategy = \"fifo\", max_processing = 8, ordered = true }}\n\
+                 [sink.kept]\ntype = \"file\"\npath = \"kept.ndjson\"\n\
+                 [sink.hook]\ntype = \"http\"\nurl = \"http://{}/hook\"\n",
+                service.address
+            ),
+        )
+        .file("split.rhai", "fn process(job) { #{ kept: job, hook: job } }")
+        .file("in.ndjson", jobs(1..=4));
+    let mut running = project.started();
+    for job in ["p/in/2", "p/in/3", "p/in/4"] {
+        running.wait_until("the end of a job behind the first one", || {
+            project
+                .tidegate(&["job", "show", job])
+                .stdout
+                .contains("it is finished, and delivered in the order")
+        });
+    }
+    assert!(running.kill());
+    is_open.store(true, Ordering::Relaxed);
+    project.run().done();
+    assert_eq!(ids(&project.read("kept.ndjson")), [1, 2, 3, 4]);
+    let mut asked: Vec<u64> = service.asked().iter().flat_map(|asked| ids(&asked.body)).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 1, 2, 3, 4]);
+    assert_eq!(project.status("p/split", "p/in")["given"], 8);
+    project.assert_sound();
 }
 
 #[test]
