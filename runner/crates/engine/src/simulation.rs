@@ -3,7 +3,7 @@
 //! Graphs, jobs, failures and requests are random. A run has one thread, and its disk loses or tears writes
 //! that were not synced. After each run all queues and sinks must have the jobs that a plain evaluation of
 //! the graph gives. In some seeds inputs, outputs, names, sinks and error queues change, parts are removed and return,
-//! and earlier generations come back. Plans of changes are compared with their effects.
+//! whole pipelines among them, and earlier generations come back. Plans of changes are compared with their effects.
 //!
 //! Everything follows from a seed. The test prints a seed that fails, and this command repeats it:
 //!
@@ -75,6 +75,8 @@ const SEEDS: u64 = 80;
 const CHANGING_SEEDS: u64 = 40;
 /// Number of seeds of the graphs whose sources change, too.
 const CHANGING_SOURCES_SEEDS: u64 = 40;
+/// Number of seeds of the graphs whose pipelines are removed and return, too.
+const CHANGING_PIPELINES_SEEDS: u64 = 40;
 /// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 60;
 /// Number of seeds of the step that claims jobs and runs them one after the other.
@@ -102,8 +104,9 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
 #[test]
 fn graphs_keep_their_promise_whatever_changes_in_them() {
     let (tally, count) = play_all(play::play_changes, CHANGING_SEEDS);
-    let Tally { crashes, again, jobs, reloads, rollbacks, replaced, .. } = tally;
-    let all_happened = [crashes, again, jobs, reloads, rollbacks, replaced].iter().all(|&times| times > 0);
+    let Tally { crashes, again, jobs, reloads, rollbacks, replaced, counts, .. } = tally;
+    let all = [crashes, again, jobs, reloads, rollbacks, replaced, counts];
+    let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < EVERY_EVENT, "{count} seeds should cause every event");
 }
 
@@ -112,6 +115,14 @@ fn graphs_keep_their_promise_whatever_changes_in_their_sources() {
     let (tally, count) = play_all(play::play_changing_sources, CHANGING_SOURCES_SEEDS);
     let Tally { crashes, again, jobs, reloads, replaced, .. } = tally;
     let all_happened = [crashes, again, jobs, reloads, replaced].iter().all(|&times| times > 0);
+    assert!(all_happened || count < EVERY_EVENT, "{count} seeds should cause every event");
+}
+
+#[test]
+fn graphs_keep_their_promise_whatever_pipelines_are_removed_and_return() {
+    let (tally, count) = play_all(play::play_changing_pipelines, CHANGING_PIPELINES_SEEDS);
+    let Tally { crashes, jobs, reloads, rollbacks, orphaned, returned, .. } = tally;
+    let all_happened = [crashes, jobs, reloads, rollbacks, orphaned, returned].iter().all(|&times| times > 0);
     assert!(all_happened || count < EVERY_EVENT, "{count} seeds should cause every event");
 }
 

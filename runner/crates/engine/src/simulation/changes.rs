@@ -21,13 +21,33 @@ pub(crate) struct Changes {
     sinks: Vec<SinkPlan>,
     /// Whether sources read their files under other names, and these grow.
     pub(crate) of_sources: bool,
+    /// Whether pipelines are removed and return.
+    of_pipelines: bool,
+    pipelines: Vec<RemovedPipeline>,
+    /// Number of pipelines that have returned.
+    pub(crate) returned: u64,
     /// Files that each sink had before.
     files: BTreeMap<String, Vec<u64>>,
+}
+
+/// Pipeline that may return, without its steps and sinks.
+#[derive(Debug)]
+struct RemovedPipeline {
+    name: String,
+    sources: BTreeMap<String, Vec<String>>,
+    source_files: BTreeMap<String, String>,
+    queues: BTreeMap<String, QueuePlan>,
+    levels: BTreeMap<String, usize>,
+    errors: Option<String>,
 }
 
 impl Changes {
     pub(crate) fn also_of_sources() -> Self {
         Self { of_sources: true, ..Self::default() }
+    }
+
+    pub(crate) fn also_of_pipelines() -> Self {
+        Self { of_pipelines: true, ..Self::default() }
     }
 
     /// Makes some changes.
@@ -45,6 +65,9 @@ impl Changes {
     fn make_one(&mut self, plan: &mut Blueprint, dice: &mut Dice) {
         if self.of_sources && dice.chance(30) {
             return change_source(plan, dice);
+        }
+        if self.of_pipelines && dice.chance(30) {
+            return self.remove_or_return_pipeline(plan, dice);
         }
         match dice.below(16) {
             0..=2 => plan.version += 1,
@@ -173,16 +196,89 @@ impl Changes {
             return;
         }
         let step = self.steps.swap_remove(dice.below(self.steps.len()));
-        let is_input = |from: &String| plan.levels.contains_key(from) || is_error(from);
-        let is_output = |to: &String| {
-            let is_sink = plan.sinks.iter().any(|sink| sink.address == *to && sink.from.is_empty());
-            is_sink || plan.levels.contains_key(to) && !plan.sources.contains_key(to)
-        };
-        let is_whole = step.inputs.iter().all(|(_, from)| is_input(from));
-        if is_whole && step.outputs.iter().all(|(_, to)| is_output(to)) {
+        if has_ends(plan, &step) {
             plan.steps.push(StepPlan { was: None, ..step });
             note_effects(plan);
+        } else if self.of_pipelines {
+            self.steps.push(step);
         }
+    }
+
+    fn remove_or_return_pipeline(&mut self, plan: &mut Blueprint, dice: &mut Dice) {
+        if !self.pipelines.is_empty() && dice.chance(50) {
+            let at = dice.below(self.pipelines.len());
+            return self.return_pipeline(at, plan);
+        }
+        let all: Vec<String> = plan.pipelines().into_iter().collect();
+        if all.len() > 1 {
+            self.remove_pipeline(dice.pick(&all).clone(), plan);
+        }
+    }
+
+    /// Removes a pipeline, with the steps and sinks of others that use it, and pipelines that are empty then.
+    fn remove_pipeline(&mut self, name: String, plan: &mut Blueprint) {
+        let (mut gone, mut kept) = (BTreeSet::from([name]), plan.pipelines());
+        loop {
+            // A pipeline with nothing but sources is refused.
+            let filled = plan.steps.iter().filter(|step| !uses(step, &gone)).map(|step| &*step.pipeline);
+            let filled: BTreeSet<&str> = filled.collect();
+            if filled.is_empty() {
+                return;
+            }
+            let (left, empty): (BTreeSet<_>, BTreeSet<_>) =
+                kept.into_iter().partition(|name| filled.contains(&**name));
+            kept = left;
+            if empty.is_subset(&gone) {
+                break;
+            }
+            gone.extend(empty);
+        }
+        let goes = |address: &String| gone.contains(pipeline_of(address));
+        self.steps.extend(plan.steps.extract_if(.., |step| uses(step, &gone)));
+        let reads = |sink: &SinkPlan| goes(&sink.address) || sink.from.iter().any(goes);
+        self.sinks.extend(plan.sinks.extract_if(.., |sink| reads(sink)));
+        for name in &gone {
+            let is_own = |address: &String| pipeline_of(address) == name;
+            self.pipelines.push(RemovedPipeline {
+                name: name.clone(),
+                sources: take_out(&mut plan.sources, is_own),
+                source_files: take_out(&mut plan.source_files, is_own),
+                queues: take_out(&mut plan.queues, is_own),
+                levels: take_out(&mut plan.levels, is_own),
+                errors: plan.errors.remove(name),
+            });
+        }
+        plan.errors.retain(|_, queue| !goes(queue));
+    }
+
+    /// Lets a pipeline return, with those of its steps and sinks whose ends are there.
+    fn return_pipeline(&mut self, at: usize, plan: &mut Blueprint) {
+        let removed = self.pipelines.swap_remove(at);
+        let mut whole = plan.clone();
+        whole.sources.extend(removed.sources.clone());
+        whole.source_files.extend(removed.source_files.clone());
+        whole.queues.extend(removed.queues.clone());
+        whole.levels.extend(removed.levels.clone());
+        let pipelines: BTreeSet<String> =
+            plan.pipelines().into_iter().chain([removed.name.clone()]).collect();
+        let is_there = |address: &String| pipelines.contains(pipeline_of(address));
+        let errors = removed.errors.clone().filter(is_there);
+        whole.errors.extend(errors.map(|errors| (removed.name.clone(), errors)));
+        let is_own = |sink: &&SinkPlan| pipeline_of(&sink.address) == removed.name;
+        let sinks = self.sinks.iter().filter(is_own).filter(|sink| sink.from.iter().all(is_there));
+        whole.sinks.extend(sinks.cloned());
+        let own = self.steps.iter().filter(|step| step.pipeline == removed.name);
+        let steps: Vec<StepPlan> = own.filter(|step| has_ends(&whole, step)).cloned().collect();
+        if steps.is_empty() {
+            return self.pipelines.push(removed);
+        }
+        let returns = |name: &str| steps.iter().any(|step| step.name == name);
+        self.steps.retain(|step| step.pipeline != removed.name || !returns(&step.name));
+        self.sinks.retain(|sink| !whole.sinks.iter().any(|one| one.address == sink.address));
+        whole.steps.extend(steps.into_iter().map(|step| StepPlan { was: None, ..step }));
+        note_effects(&mut whole);
+        *plan = whole;
+        self.returned += 1;
     }
 
     /// Renames a step, in most cases with `was`.
@@ -281,14 +377,41 @@ impl Changes {
     fn remove_or_return_sink(&mut self, plan: &mut Blueprint, dice: &mut Dice) {
         if dice.chance(50) && !self.sinks.is_empty() {
             let sink = self.sinks.swap_remove(dice.below(self.sinks.len()));
-            let is_there = |from: &String| plan.levels.contains_key(from) || is_error(from);
-            if sink.from.iter().all(is_there) && plan.pipelines().contains(pipeline_of(&sink.address)) {
+            let pipelines = plan.pipelines();
+            let is_there = |from: &String| {
+                plan.levels.contains_key(from) || is_error(from) && pipelines.contains(pipeline_of(from))
+            };
+            if sink.from.iter().all(is_there) && pipelines.contains(pipeline_of(&sink.address)) {
                 plan.sinks.push(sink);
             }
         } else if let Some(at) = pick(&plan.sinks, dice, |sink| !sink.from.is_empty()) {
             self.sinks.push(plan.sinks.remove(at));
         }
     }
+}
+
+/// Whether the ends of a step are there.
+fn has_ends(plan: &Blueprint, step: &StepPlan) -> bool {
+    let pipelines = plan.pipelines();
+    let is_queue = |queue: &String| plan.levels.contains_key(queue) || plan.queues.contains_key(queue);
+    let is_input = |from: &String| is_queue(from) || is_error(from);
+    let is_output = |to: &String| {
+        let is_sink = plan.sinks.iter().any(|sink| sink.address == *to && sink.from.is_empty());
+        is_sink || is_queue(to) && !plan.sources.contains_key(to)
+    };
+    let is_there = |end: &String| pipeline_of(end) == step.pipeline || pipelines.contains(pipeline_of(end));
+    let is_whole = step.ends().all(is_there) && step.inputs.iter().all(|(_, from)| is_input(from));
+    is_whole && step.outputs.iter().all(|(_, to)| is_output(to))
+}
+
+/// Whether a step is part of one of these pipelines, or uses their queues, sources or sinks.
+fn uses(step: &StepPlan, pipelines: &BTreeSet<String>) -> bool {
+    pipelines.contains(&step.pipeline) || step.ends().any(|end| pipelines.contains(pipeline_of(end)))
+}
+
+/// Takes the entries out whose addresses satisfy a condition.
+fn take_out<T>(all: &mut BTreeMap<String, T>, goes: impl Fn(&String) -> bool) -> BTreeMap<String, T> {
+    all.extract_if(.., |address, _| goes(address)).collect()
 }
 
 /// Lets a source read its file under another name.

@@ -23,14 +23,24 @@ pub(crate) const RETRIES: [&str; 3] = [
     "backoff = \"list\", delays = [\"1ms\", \"20s\"], max_attempts = 4",
 ];
 
+/// Draws a graph, most of it in one pipeline.
 pub(crate) fn random(dice: &mut Dice) -> Blueprint {
+    draw(dice, |number, dice| if number > 0 && dice.chance(25) { "q" } else { "p" })
+}
+
+/// Draws a graph whose steps are spread over pipelines.
+pub(crate) fn spread(dice: &mut Dice) -> Blueprint {
+    draw(dice, |number, dice| if number > 0 { *dice.pick(&["p", "q", "r"]) } else { "p" })
+}
+
+fn draw(dice: &mut Dice, pipeline_of: impl Fn(u64, &mut Dice) -> &'static str) -> Blueprint {
     let mut drawing = Drawing { dice, plan: Blueprint::default(), outlets: Vec::new() };
     drawing.sources();
     if drawing.dice.chance(60) {
         drawing.plan.errors.insert("p".into(), "p/failed".into());
     }
     for number in 0..drawing.dice.between(1, 6) {
-        let pipeline = if number > 0 && drawing.dice.chance(25) { "q" } else { "p" };
+        let pipeline = pipeline_of(number, drawing.dice);
         drawing.step(number, pipeline);
     }
     if drawing.dice.chance(20) {

@@ -6,12 +6,14 @@ use super::history::Begun;
 use tidegate_config::{
     Configuration, ConfigurationDigest, PartChange, PartKind, Plan, PlanState, SinkRef, StepAspect, Target,
 };
-use tidegate_model::Address;
+use tidegate_model::{Address, Due, NamedKind, RenamedPart};
 use tidegate_store::{ReadError, Store};
 
 /// Effects of the changes that steps have not followed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
+    /// Counts of jobs that were compared.
+    pub(crate) counts: u64,
     /// Whether a step goes on at kept progress, by step, input and number of the generation.
     begins: BTreeMap<(Address, Address), BTreeMap<u64, bool>>,
     /// Steps that start anew from the store, with the number of the last generation that lets them.
@@ -24,9 +26,11 @@ impl Planned {
         &mut self,
         old: &ConfigurationDigest,
         (number, next): (u64, &Configuration),
+        renamed: &[RenamedPart],
         store: &Store,
     ) -> Result<(), ReadError> {
         let plan = Plan::between(old, &next.digest(), &state(store)?);
+        self.count(&plan, renamed, store)?;
         // A changed script takes effect at the next batch.
         let is_in_place = |change: &PartChange| change.aspects == [StepAspect::Program.as_str()];
         let named = |kind: PartKind| -> BTreeSet<Address> {
@@ -59,6 +63,34 @@ impl Planned {
         Ok(())
     }
 
+    /// Compares the counts of a plan with the jobs in the store.
+    fn count(&mut self, plan: &Plan, renamed: &[RenamedPart], store: &Store) -> Result<(), ReadError> {
+        for change in &plan.changes {
+            let Some(name) = Address::parse(&change.name) else { continue };
+            let was = renamed.iter().find(|part| part.to == name && kind_of(part) == change.kind);
+            let stored = was.map_or(&name, |part| &part.from);
+            for effect in &change.effects {
+                let (jobs, number) = match change.kind {
+                    PartKind::Queue => (jobs_on(stored, store)?, number_before(effect, &["job"])),
+                    PartKind::Step => (
+                        store.due(stored, Due::Never, None, usize::MAX, usize::MAX)?.len() as u64,
+                        number_before(effect, &["delayed job", "parked job"]),
+                    ),
+                    _ => continue,
+                };
+                let Some(number) = number else { continue };
+                assert_eq!(number, jobs, "{} {name}: {effect}", change.kind.as_str());
+                self.counts += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// All steps of a run have started.
+    pub(crate) fn settle(&mut self) {
+        *self = Self { counts: self.counts, ..Self::default() };
+    }
+
     /// A step starts from the store for another reason than a change.
     pub(crate) fn expect(&mut self, step: &Address, generation: u64) {
         let last = self.concerned.entry(step.clone()).or_default();
@@ -84,6 +116,30 @@ impl Planned {
             plans.retain(|&number, _| number > generation);
         }
     }
+}
+
+/// Kind of a renamed part that has jobs.
+fn kind_of(renamed: &RenamedPart) -> PartKind {
+    match renamed.kind {
+        NamedKind::Step => PartKind::Step,
+        NamedKind::Endpoint => PartKind::Queue,
+    }
+}
+
+/// Number of jobs that can be read from a queue.
+fn jobs_on(queue: &Address, store: &Store) -> Result<u64, ReadError> {
+    let Some(state) = store.queue(queue)? else { return Ok(0) };
+    let mut next = state.first;
+    while let Some(batch) = store.read(queue, next, 100, 1 << 20)? {
+        next += batch.len() as u64;
+    }
+    Ok(next - state.first)
+}
+
+/// The number that an effect has before one of these words.
+fn number_before(effect: &str, words: &[&str]) -> Option<u64> {
+    let at = words.iter().find_map(|word| effect.find(&format!(" {word}")))?;
+    effect[..at].rsplit(' ').next()?.replace(',', "").parse().ok()
 }
 
 /// Input and kind of a beginning.

@@ -25,6 +25,11 @@ pub(crate) fn play_changing_sources(seed: u64) -> Tally {
     play_in(World::of_changing_sources(seed))
 }
 
+/// Runs the seed's graph, whose pipelines are removed and return, too.
+pub(crate) fn play_changing_pipelines(seed: u64) -> Tally {
+    play_in(World::of_changing_pipelines(seed))
+}
+
 /// Runs the seed's step that retries, delays and picks its jobs.
 pub(crate) fn play_jobs(seed: u64) -> Tally {
     play_in(World::of_jobs(seed))
@@ -170,6 +175,7 @@ impl World {
             self.meddle_with_sinks(store, power);
         }
         self.history.compare(store);
+        self.look_at_orphans(store).unwrap();
         assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
         if let Some(waiting) = &mut self.waiting {
             waiting.look(store, &self.history).unwrap();

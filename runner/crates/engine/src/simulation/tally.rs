@@ -34,6 +34,12 @@ pub(crate) struct Tally {
     pub(crate) replaced: u64,
     /// Number of rows that jobs found in the table of a queue.
     pub(crate) found: u64,
+    /// Number of times that a queue with jobs was in no configuration.
+    pub(crate) orphaned: u64,
+    /// Number of removed pipelines that have returned.
+    pub(crate) returned: u64,
+    /// Counts of jobs in plans.
+    pub(crate) counts: u64,
 }
 
 impl Tally {
@@ -57,5 +63,8 @@ impl Tally {
         self.refused += more.refused;
         self.replaced += more.replaced;
         self.found += more.found;
+        self.orphaned += more.orphaned;
+        self.returned += more.returned;
+        self.counts += more.counts;
     }
 }

@@ -29,7 +29,7 @@ use crate::generation::source_files::SourceFiles;
 use crate::operator::apply::apply;
 use crate::operator::request::Request;
 use tidegate_config::{Configuration, ConfigurationDigest, DeliveryGuarantee, LoadOptions, Sink, SinkKind};
-use tidegate_model::{Clock as _, ManualClock, NamedKind, RenamedPart, SinkPosition};
+use tidegate_model::{Address, Clock as _, ManualClock, NamedKind, RenamedPart, SinkPosition};
 use tidegate_store::testing::{DiskBytes, DiskFailure, FaultyDisk};
 use tidegate_store::{ParkedId, ReadError, Store, WalBounds, Writer, open_disk};
 
@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub(crate) renaming: Option<(u64, Vec<RenamedPart>)>,
     /// Generation whose swap may be durable.
     pub(crate) swapping: Option<Arc<NumberedGeneration>>,
+    /// Queues that no configuration has had since they were looked at, with the index of their first job.
+    orphans: BTreeMap<Address, u64>,
     /// Files with committed lines.
     files: BTreeSet<PathBuf>,
     /// Configuration that ran last.
@@ -87,18 +89,22 @@ fn disk_of(bytes: DiskBytes, wal: WalBounds) -> FaultyDisk {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        Self::of_graph(seed, true)
+        let mut dice = Dice::new(seed);
+        let mut plan = drawing::random(&mut dice);
+        plan.look_up(&mut Dice::new(!seed));
+        Self::of_graph(dice, plan)
     }
 
-    fn of_graph(seed: u64, looks_up: bool) -> Self {
-        let mut dice = Dice::new(seed);
+    fn of_graph(dice: Dice, plan: Blueprint) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut plan = drawing::random(&mut dice);
-        if looks_up {
-            plan.look_up(&mut Dice::new(!seed));
-        }
         plan.write_sources(folder.path());
         Self::with(dice, folder, plan)
+    }
+
+    fn of_changing_graph(seed: u64, draw: fn(&mut Dice) -> Blueprint, changes: Changes) -> Self {
+        let mut dice = Dice::new(seed);
+        let plan = draw(&mut dice);
+        Self { changes: Some(changes), ..Self::of_graph(dice, plan) }
     }
 
     pub(crate) fn of_jobs(seed: u64) -> Self {
@@ -151,12 +157,17 @@ impl World {
 
     /// Graph that changes in every way, without requests of operators.
     pub(crate) fn of_changes(seed: u64) -> Self {
-        Self { changes: Some(Changes::default()), ..Self::of_graph(seed, false) }
+        Self::of_changing_graph(seed, drawing::random, Changes::default())
     }
 
     /// The same, whose sources change, too.
     pub(crate) fn of_changing_sources(seed: u64) -> Self {
-        Self { changes: Some(Changes::also_of_sources()), ..Self::of_graph(seed, false) }
+        Self::of_changing_graph(seed, drawing::random, Changes::also_of_sources())
+    }
+
+    /// Graph of several pipelines, which are removed and return.
+    pub(crate) fn of_changing_pipelines(seed: u64) -> Self {
+        Self::of_changing_graph(seed, drawing::spread, Changes::also_of_pipelines())
     }
 
     /// Whether the seed has a whole graph.
@@ -192,6 +203,7 @@ impl World {
             planned: Planned::default(),
             renaming: None,
             swapping: None,
+            orphans: BTreeMap::new(),
             files: BTreeSet::new(),
             ran: None,
             dice,
@@ -217,7 +229,9 @@ impl World {
         let request_outcome = self.requests.all.iter().filter(|wish| wish.request_outcome).count() as u64;
         let passes = self.history.steps.values().flat_map(|known| &known.passes);
         let lost = passes.map(|pass| pass.lost.fresh.len() as u64).sum();
-        let mut tally = Tally { request_outcome, jobs, lost, ..self.tally };
+        let counts = self.planned.counts;
+        let returned = self.changes.as_ref().map_or(0, |changes| changes.returned);
+        let mut tally = Tally { request_outcome, jobs, lost, counts, returned, ..self.tally };
         if let Some(waiting) = &self.waiting {
             tally.add(&waiting.tally());
         }
@@ -428,7 +442,7 @@ impl World {
             self.effects.forget(&step);
             self.planned.started(&step, generation.number, &begun);
         }
-        self.planned = Planned::default();
+        self.planned.settle();
         Ok(())
     }
 
@@ -439,7 +453,7 @@ impl World {
             number.trim().parse().unwrap()
         });
         self.history.versions.push(recorded.unwrap_or(self.plan.version));
-        self.ran = Some(ConfigurationDigest::clone(&generation.digest));
+        self.has_run(&generation.digest);
         if let Some(joins) = &mut self.joins {
             joins.is_in_force(&generation.configuration);
         }
@@ -449,7 +463,23 @@ impl World {
     pub(crate) fn settle_swap(&mut self, store: &Store) -> Result<(), ReadError> {
         let Some(swapped) = self.swapping.take() else { return Ok(()) };
         if store.generation()?.is_some_and(|last| last.number >= swapped.number) {
-            self.ran = Some(ConfigurationDigest::clone(&swapped.digest));
+            self.has_run(&swapped.digest);
+        }
+        Ok(())
+    }
+
+    fn has_run(&mut self, digest: &ConfigurationDigest) {
+        self.orphans.retain(|queue, _| !digest.queues.contains_key(queue));
+        self.ran = Some(digest.clone());
+    }
+
+    /// Checks that a queue that no configuration has keeps its jobs.
+    pub(crate) fn look_at_orphans(&mut self, store: &Store) -> Result<(), ReadError> {
+        let Some(ran) = &self.ran else { return Ok(()) };
+        for queue in store.queues()?.into_iter().filter(|queue| !ran.queues.contains_key(&queue.address)) {
+            let first = *self.orphans.entry(queue.address.clone()).or_insert(queue.first);
+            assert_eq!(queue.first, first, "{} has lost jobs, and no configuration has it", queue.address);
+            self.tally.orphaned += u64::from(queue.jobs() > 0);
         }
         Ok(())
     }
@@ -467,6 +497,7 @@ impl World {
             now == part.to
         });
         let renamed = last_of_chains_first(renamed);
+        self.orphans.retain(|queue, _| renamed.iter().all(|part| part.from != *queue && part.to != *queue));
         self.history.rename(&renamed, store)?;
         self.effects.rename(&renamed);
         Ok(())

@@ -151,9 +151,10 @@ impl World {
         writer: &mut Writer,
     ) -> Result<(), EngineError> {
         let ran = self.ran.take().unwrap_or_default();
-        self.planned.add(&ran, (generation.number, &generation.configuration), store)?;
+        let renamed = renames::of(&generation.configuration, None, store)?;
+        self.planned.add(&ran, (generation.number, &generation.configuration), &renamed, store)?;
         self.ran = Some(ran);
-        self.renaming = Some((generation.number, renames::of(&generation.configuration, None, store)?));
+        self.renaming = Some((generation.number, renamed));
         start::rename_all(generation, store, writer, self.clock.now())?;
         if self.disk.struck() {
             // The renames may not be durable.

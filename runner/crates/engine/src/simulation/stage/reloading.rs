@@ -10,7 +10,7 @@ use crate::commit::request::ReloadChange;
 use crate::error::EngineError;
 use crate::generation::Generation;
 use crate::generation::earlier::EarlierGeneration;
-use crate::generation::obstacles;
+use crate::generation::{obstacles, renames};
 use crate::report::RolledBack;
 use crate::runtime::message::Message;
 use crate::runtime::takeover;
@@ -75,7 +75,8 @@ impl Stage<'_> {
         let (request, answer) = takeover::request(&self.current, &self.store, &next, trigger, back)?;
         if self.world.changes.is_some() {
             let next = (request.generation.number, &*request.generation.configuration);
-            self.world.planned.add(&self.current.get().digest, next, &self.store)?;
+            let renamed = renames::of(next.1, Some(&self.current.get().configuration), &self.store)?;
+            self.world.planned.add(&self.current.get().digest, next, &renamed, &self.store)?;
         } else {
             self.world.configuration = Arc::clone(&request.generation.configuration);
         }
