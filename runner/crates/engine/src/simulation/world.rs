@@ -231,7 +231,7 @@ impl World {
         let lost = passes.map(|pass| pass.lost.fresh.len() as u64).sum();
         let counts = self.planned.counts;
         let returned = self.changes.as_ref().map_or(0, |changes| changes.returned);
-        let mut tally = Tally { request_outcome, jobs, lost, counts, returned, ..self.tally };
+        let mut tally = Tally { request_outcome, jobs, lost, returned, counts, ..self.tally };
         if let Some(waiting) = &self.waiting {
             tally.add(&waiting.tally());
         }
