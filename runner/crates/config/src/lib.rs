@@ -51,6 +51,6 @@ pub use model::{
     OutputRef, Pin, Pipeline, PluginStepConfig, Positions, ProbeConfig, Processor, PullSource, Queue,
     QueueRef, QueueTable, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape,
     Sink, SinkFormat, SinkKind, SinkRef, SinkStep, Source, SourceKind, SourceRef, Step, StepFilter, Strategy,
-    Target, WatchErrors,
+    Target, WatchErrors, all_processors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

@@ -31,7 +31,7 @@ use tidegate_model::template::Template;
 use tidegate_model::{Address, Name, Parts, RetryPolicy, Secret};
 
 pub use self::former_names::{FormerNames, SinkStep};
-pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig};
+pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig, all_processors};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, Hosts, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
@@ -357,6 +357,12 @@ impl Configuration {
     /// The steps whose attempts the crash guard records.
     pub fn guarded_steps(&self) -> impl Iterator<Item = &Address> {
         self.steps.iter().filter(|step| step.crash_guard_limit().is_some()).map(|step| &step.address)
+    }
+
+    /// The gate and the monitor of `step`.
+    pub fn probes<'c>(&'c self, step: &'c Step) -> impl Iterator<Item = &'c ProbeConfig> {
+        let gate = step.gate.map(|GateRef(gate)| &self.gates[gate].inquiry);
+        gate.into_iter().chain(step.monitor.as_ref().map(|monitor| &monitor.inquiry))
     }
 
     /// How long the outcomes of deliveries of `step` are recorded, if at all.

@@ -23,7 +23,7 @@ use crate::operator::request::PendingRequest;
 use crate::operator::request::Request;
 use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::live_versions::LiveVersion;
-use crate::runtime::message::{Message, ReloadRequest};
+use crate::runtime::message::Message;
 use crate::runtime::readers::StoreRequest;
 use crate::step::declared::DeclaredStep;
 use crate::step::source_health::SourceStats;
@@ -149,8 +149,6 @@ pub(crate) struct Coordinator {
     handovers: BTreeMap<usize, Handover>,
     /// Reload whose number is not durable.
     swapping: Option<PendingReload>,
-    /// Reload that comes after it. An even later one replaces it.
-    next_swap: Option<ReloadRequest>,
     /// Reloads that are not answered, because steps still hand over.
     reloads: Vec<PendingReload>,
     next_read: u64,
@@ -202,7 +200,6 @@ impl Coordinator {
             awaiting_claims: Vec::new(),
             handovers: BTreeMap::new(),
             swapping: None,
-            next_swap: None,
             reloads: Vec::new(),
             next_read: 0,
             next_epoch: 0,

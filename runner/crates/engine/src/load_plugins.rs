@@ -12,7 +12,7 @@ use tidegate_components::plugin::{LoadError, Pins, Plugins, Search};
 use tidegate_config::locate;
 use tidegate_config::{
     Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, PluginStepConfig, Processor, Settings,
-    SourceSpan, Step,
+    SourceSpan, Step, all_processors,
 };
 use tidegate_model::suggest::did_you_mean;
 
@@ -67,13 +67,8 @@ pub(crate) fn load(
 
 /// Names of the plugins of steps and gates, each once.
 fn named<'c>(steps: &'c [Step], gates: &'c [Gate]) -> Vec<&'c str> {
-    let of_steps = steps.iter().flat_map(|step| {
-        let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
-        step.processors.iter().chain(asked)
-    });
-    let of_gates = gates.iter().flat_map(|gate| &gate.inquiry.run);
-    let named = of_steps.chain(of_gates).filter_map(Processor::plugin).map(|plugin| plugin.plugin.as_str());
-    named.collect::<BTreeSet<_>>().into_iter().collect()
+    let plugins = all_processors(steps, gates).filter_map(Processor::plugin);
+    plugins.map(|plugin| plugin.plugin.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Warning for a library that prints on standard output, which programs may parse.

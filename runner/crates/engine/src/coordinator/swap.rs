@@ -30,12 +30,10 @@ pub(crate) struct PendingReload {
 impl Coordinator {
     /// Begins to carry out another generation. Its number becomes durable first.
     pub(crate) fn swap(&mut self, request: ReloadRequest, now: Timestamp, actions: &mut Vec<Action>) {
+        // The next request comes after the answer to this one.
+        debug_assert!(self.swapping.is_none());
         if self.stopping {
             // The closed channel is the answer.
-            return;
-        }
-        if self.swapping.is_some() {
-            self.next_swap = Some(request);
             return;
         }
         let (generation, entry) = (Arc::clone(&request.generation), request.entry.clone());
@@ -90,9 +88,6 @@ impl Coordinator {
         self.advance_handovers(now, commands, actions);
         self.update_expectation();
         self.answer_reload(actions);
-        if let Some(next) = self.next_swap.take() {
-            self.swap(next, now, actions);
-        }
         self.run_timers(now, actions);
         self.dispatcher.handle(Event::Tick, now, commands);
     }

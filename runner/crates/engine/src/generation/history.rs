@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::current::NumberedGeneration;
 use crate::report::RolledBackBefore;
-use tidegate_config::{Configuration, Diagnostics, Processor};
+use tidegate_config::{Configuration, Diagnostics, Processor, all_processors};
 use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
 
 /// The entry of a generation that takes over. One without files has none.
@@ -68,11 +68,7 @@ pub(crate) fn of_refused(
 
 /// SHA-256 of the plugins, by name.
 pub(crate) fn plugins(configuration: &Configuration) -> BTreeMap<String, String> {
-    let of_steps = configuration.steps.iter().flat_map(|step| {
-        let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
-        step.processors.iter().chain(asked)
-    });
-    let of_gates = configuration.gates.iter().flat_map(|gate| &gate.inquiry.run);
-    let plugins = of_steps.chain(of_gates).filter_map(Processor::plugin).filter(|plugin| !plugin.secret);
+    let all = all_processors(&configuration.steps, &configuration.gates);
+    let plugins = all.filter_map(Processor::plugin).filter(|plugin| !plugin.secret);
     plugins.map(|plugin| (plugin.plugin.clone(), plugin.sha256.clone())).collect()
 }

@@ -7,9 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_config::{
-    Configuration, FileStamp, Files, GateRef, Processor, PushSource, Script, Step, read_text,
-};
+use tidegate_config::{Configuration, FileStamp, Files, Processor, PushSource, Script, Step, read_text};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Address, Timestamp};
 
@@ -143,9 +141,7 @@ fn pipelines(configuration: &Configuration) -> Vec<PathBuf> {
 }
 
 fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterator<Item = &'c Script> {
-    let gate = step.gate.map(|GateRef(gate)| &configuration.gates[gate].inquiry);
-    let monitor = step.monitor.as_ref().map(|monitor| &monitor.inquiry);
-    let asked = gate.into_iter().chain(monitor).flat_map(|inquiry| &inquiry.run);
+    let asked = configuration.probes(step).flat_map(|probe| &probe.run);
     step.processors.iter().chain(asked).filter_map(Processor::script)
 }
 

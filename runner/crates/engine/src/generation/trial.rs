@@ -22,9 +22,7 @@ use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{AfterDeath, Deaths, Setups};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::STACK;
-use tidegate_config::{
-    Configuration, ConfigurationDigest, GateRef, Limits, PluginStepConfig, ProbeConfig, Processor, Step,
-};
+use tidegate_config::{Configuration, ConfigurationDigest, Limits, PluginStepConfig, Processor, Step};
 use tidegate_model::{Address, TokenKey, log_target};
 
 /// Longest wait for all plugins. A plugin that takes longer is set up after the takeover, as at the start of a
@@ -100,14 +98,8 @@ pub(crate) fn failures(
 }
 
 fn has_plugins(configuration: &Configuration, step: &Step) -> bool {
-    let asked = asked(configuration, step).flat_map(|inquiry| &inquiry.run);
+    let asked = configuration.probes(step).flat_map(|probe| &probe.run);
     step.processors.iter().chain(asked).any(|processor| processor.plugin().is_some())
-}
-
-/// The gate and the monitor of a step.
-fn asked<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterator<Item = &'c ProbeConfig> {
-    let gate = step.gate.map(|GateRef(gate)| &configuration.gates[gate].inquiry);
-    gate.into_iter().chain(step.monitor.as_ref().map(|monitor| &monitor.inquiry))
 }
 
 /// Sends the failures of each step. Ends early if the receiver is gone.
@@ -158,7 +150,7 @@ fn try_step(configuration: &Configuration, step: &Step, common: &SharedResources
         note(plugin, why_not(&context, plugin, bindings, earlier, common));
     }
     let limits = Limits::default();
-    for inquiry in asked(configuration, step) {
+    for inquiry in configuration.probes(step) {
         let context = StepContext { after_death, ..owner(step, inquiry, (&limits, &file), common) };
         for (_, plugin) in plugins(&inquiry.run) {
             note(plugin, why_not(&context, plugin, &[""], 0, common));
