@@ -249,21 +249,26 @@ impl Stage<'_> {
     fn hear(&mut self, message: Message) -> Result<(), Crash> {
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(Some(&message));
-        let current = self.current.get();
         if let Message::Ran { step, ran, .. } = &message
             && ran.halt.is_some()
-            && let Some(step) = current.configuration.steps.get(*step)
+            && let Some(step) = self.committer.committed_state.step(*step)
         {
-            self.world.effects.halting.insert(step.address.clone());
+            // A rename may be durable that the coordinator has not heard of.
+            let step = self.present(&step.declared);
+            self.world.effects.halting.insert(step);
         }
-        let current = current.number;
+        let current = self.current.get().number;
         let taken_in = self.coordinator.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
         let halts = &self.coordinator.halts;
         self.halted.retain(|step, _| halts.iter().any(|halt| halt.step == *step));
         for halt in halts {
-            self.halted.entry(halt.step.clone()).or_insert(current);
+            // A step of an earlier generation has its name of then.
+            let committed = halt.position.and_then(|step| self.committer.committed_state.step(step));
+            let declared = committed.map(|step| &step.declared).filter(|step| step.address == halt.step);
+            let generation = declared.map_or(current, |step| step.generation.number);
+            self.halted.entry(halt.step.clone()).or_insert(generation);
         }
         let next = self.current.get().number + 1;
         for step in self.halted_steps() {
