@@ -15,6 +15,9 @@ use crate::memory;
 /// The key of the mark in the map of a partial object. An object with this key is parsed as a whole.
 const MARK: &str = "";
 
+/// The number of the object that is the job.
+const JOB: usize = 0;
+
 /// Room for the text of a job that is kept for the next one.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
@@ -144,6 +147,16 @@ impl PartialJob {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// The return value of a script as the next one of its chain gets it: the job, of which the fields are parsed that
+    /// any of them uses, or a value without partial objects.
+    pub(crate) fn between_scripts(&self, value: Dynamic) -> Dynamic {
+        let is_job = |value: &Dynamic| value.as_map_ref().is_ok_and(|map| mark(&map) == Some(JOB));
+        if self.objects.is_empty() || is_job(&value) || !holds_partial(&value) {
+            return value;
+        }
+        self.whole(&value)
     }
 
     /// The value with all fields of partial objects.

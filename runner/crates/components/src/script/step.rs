@@ -255,10 +255,12 @@ impl ScriptStep {
         }
         if between && returned.is_array() {
             let elements = returned.into_array().unwrap_or_default();
-            return elements
-                .into_iter()
-                .try_for_each(|element| self.run_from(from + 1, element, job, outputs));
+            return elements.into_iter().try_for_each(|element| {
+                let element = self.partial.between_scripts(element);
+                self.run_from(from + 1, element, job, outputs)
+            });
         }
+        let returned = if between { self.partial.between_scripts(returned) } else { returned };
         self.run_from(from + 1, returned, job, outputs)
     }
 
@@ -492,18 +494,16 @@ impl Loaded {
     }
 }
 
-/// The parts of a job that the filter and the only script use; `None` if that is the whole job. Another script could use
-/// other parts of the same job.
+/// The parts of a job that the filter and the scripts use; `None` if that is the whole job. A script behind another one
+/// may get the job, so its fields count, too.
 fn used_fields(scripts: &[Loaded], filter: Option<UsedFields>, entry: EntryPoint) -> Option<UsedFields> {
-    let script = match scripts {
-        [] => None,
-        [script] if entry == EntryPoint::Process => Some(script),
-        _ => return None,
-    };
-    let of_script = script.map(|Loaded { compiled, .. }| {
+    if !scripts.is_empty() && entry != EntryPoint::Process {
+        return None;
+    }
+    let of_scripts = scripts.iter().map(|Loaded { compiled, .. }| {
         UsedFields::of_function(&compiled.ast, compiled.entry, if compiled.wants_context { 2 } else { 1 })
     });
-    let mut used = of_script.into_iter().chain(filter).reduce(UsedFields::and)?;
+    let mut used = of_scripts.chain(filter).reduce(UsedFields::and)?;
     used.shrink();
     matches!(used, UsedFields::Fields(_)).then_some(used)
 }

@@ -116,9 +116,43 @@ fn the_rest_of_a_job_stays_as_it_came() {
 }
 
 #[test]
+fn the_rest_of_a_job_stays_as_it_came_through_a_chain_of_scripts() {
+    let job = r#"{"z":1.50,"b":2,"a":[1e2],"id":7}"#;
+    let cases = [
+        ("job.n = job.id; job", "job.b += job.n; job", r#"-> {"z":1.50,"b":9,"a":[1e2],"id":7,"n":7}"#),
+        (
+            "[job, #{ id: job.b, of: job }]",
+            "job.id += 1; job",
+            concat!(
+                r#"-> {"z":1.50,"b":2,"a":[1e2],"id":8}"#,
+                "\n",
+                r#"-> {"id":3,"of":{"a":[100.0],"b":2,"id":7,"z":1.5}}"#
+            ),
+        ),
+    ];
+    for (first, second, expected) in cases {
+        let chain = body(first).then("more.rhai", &format!("fn process(job) {{ {second} }}"));
+        assert_eq!(chain.run(job), expected, "{first}");
+    }
+}
+
+#[test]
 fn a_script_behind_another_one_has_all_fields() {
-    let chain = script("fn process(job) { job.inner }").then("more.rhai", "fn process(job) { job.keys() }");
-    assert_eq!(chain.run(r#"{"inner":{"b":1,"a":2},"c":3}"#), "-> \"a\"\n-> \"b\"");
+    let job = r#"{"inner":{"b":1,"a":2},"c":3}"#;
+    let cases = [
+        ("job.inner", "job.keys()", "-> \"a\"\n-> \"b\""),
+        ("job.inner", "job.b", "-> 1"),
+        ("#{ x: job.inner }", "job.x.a", "-> 2"),
+        ("#{ x: job }", "job.x.inner.a", "-> 2"),
+        ("[[job.inner]]", "job[0].a", "-> 2"),
+        ("job.inner.n = 5; job.inner", "#{ n: job.n, b: job.b }", r#"-> {"b":1,"n":5}"#),
+        ("job.c = job.inner; job", "job.c.b", "-> 1"),
+        ("job.inner.c = #{ it: job.inner.b }; job", "job.inner.c.it", "-> 1"),
+    ];
+    for (first, second, expected) in cases {
+        let chain = body(first).then("more.rhai", &format!("fn process(job) {{ {second} }}"));
+        assert_eq!(chain.run(job), expected, "{first}");
+    }
 }
 
 #[test]
@@ -133,7 +167,7 @@ fn outcome(draft: &Draft, payload: &str, whole: bool) -> Result<Vec<String>, Str
     if whole {
         step.parse_whole_jobs();
     } else {
-        assert!(step.parses_partial_jobs(), "{}", draft.scripts[0].text);
+        assert!(step.parses_partial_jobs(), "{:?}", draft.scripts);
     }
     let mut outputs = Outputs::new([""]);
     step.process(&super::job(7, payload), &mut outputs).map_err(|failure| told(&failure))?;
@@ -229,6 +263,21 @@ proptest! {
         jobs in prop::collection::vec(job(), 1..6),
     ) {
         let draft = body(&format!("{} {end}", statements.join(" ")));
+        for job in &jobs {
+            prop_assert_eq!(outcome(&draft, job, false), outcome(&draft, job, true), "{}", job);
+        }
+    }
+
+    #[test]
+    fn a_partial_job_has_the_outcome_of_the_whole_one_through_a_chain(
+        scripts in prop::collection::vec((prop::collection::vec(statement(), 0..3), end()), 2..4),
+        jobs in prop::collection::vec(job(), 1..6),
+    ) {
+        let mut texts = scripts.iter().map(|(statements, end)| format!("{} {end}", statements.join(" ")));
+        let first = body(&texts.next().unwrap());
+        let draft = (1..).zip(texts).fold(first, |draft, (number, text)| {
+            draft.then(&format!("{number}.rhai"), &format!("fn process(job) {{ {text} }}"))
+        });
         for job in &jobs {
             prop_assert_eq!(outcome(&draft, job, false), outcome(&draft, job, true), "{}", job);
         }
