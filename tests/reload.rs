@@ -2,6 +2,7 @@
 
 mod files;
 mod kills;
+mod sinks;
 mod watch_errors;
 
 use std::fs;

@@ -15,6 +15,12 @@ pub enum SinkError {
          `on_mismatch = \"append\"`", shown(path), mismatch.way_out(path)
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
+    #[error(
+        "sink `{address}` cannot continue in `{}`: it has the lines of sink `{other}`; write to another path, or \
+         continue behind these lines with `on_mismatch = \"append\"`",
+        shown(path)
+    )]
+    OtherSink { address: Address, path: PathBuf, other: Address },
     #[error("sink `{address}` cannot write to `{}`: {} has it locked", shown(path), lock_holder(holder))]
     Locked { address: Address, path: PathBuf, holder: Box<LockHolder> },
     #[error("cannot make the folder `{}`", shown(path))]
@@ -122,6 +128,7 @@ impl SinkError {
             | Self::Write { source, .. }
             | Self::Stdout { source } => full(source),
             Self::Mismatch { .. }
+            | Self::OtherSink { .. }
             | Self::Locked { .. }
             | Self::CutBack { .. }
             | Self::Look { .. }

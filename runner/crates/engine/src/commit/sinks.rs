@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
 use crate::error::{Chain, EngineError};
 use tidegate_components::sink::{SinkError, SinkWriter, stored_path};
-use tidegate_config::{Sink, SinkKind, SinkRef, Step, Target};
+use tidegate_config::{FileSink, OnMismatch, Sink, SinkKind, SinkRef, Step, Target};
 use tidegate_model::{Address, NamedKind, RenamedPart, SinkPosition};
 use tidegate_store::{ReadError, Store};
 
@@ -62,6 +64,8 @@ impl Sinks {
     /// Opens a sink for a step, unless it is open with the same settings. The result is the reason for which it
     /// cannot be opened. The sink has no writes that are not committed.
     ///
+    /// `left`: gets the positions in files that are closed for it. They mark these files as complete.
+    ///
     /// # Errors
     /// The store cannot be read.
     pub(crate) fn prepare(
@@ -69,20 +73,26 @@ impl Sinks {
         sink: SinkRef,
         settings: &Sink,
         store: &Store,
+        left: &mut Positions,
     ) -> Result<Result<(), String>, EngineError> {
         let is_same = |open: &OpenedSink| open.settings.kind.writes_like(&settings.kind);
         if self.open.get(&sink).is_some_and(is_same) && !self.broken.contains_key(&sink) {
             return Ok(Ok(()));
         }
-        self.open.remove(&sink);
         // Another sink has left the file: its steps have delivered everything.
         let is_same_file = |open: &OpenedSink| match (&open.settings.kind, &settings.kind) {
             (SinkKind::File(open), SinkKind::File(file)) => open.path == file.path,
             _ => false,
         };
-        self.open.retain(|_, open| !is_same_file(open));
-        let position = position(store, settings)?;
-        match (self.open_sink)(&settings.address, &settings.kind, position.as_ref()) {
+        let is_left = |(at, open): &(&SinkRef, &OpenedSink)| **at == sink || is_same_file(open);
+        let closed: Vec<SinkRef> = self.open.iter().filter(is_left).map(|(&at, _)| at).collect();
+        left.extend(closed.iter().filter_map(|at| self.closing_of(*at)));
+        self.open.retain(|at, _| !closed.contains(at));
+        let opened = match start(store, settings)? {
+            SinkStart::At(position) => (self.open_sink)(&settings.address, &settings.kind, position.as_ref()),
+            SinkStart::BehindOther(error) => Err(error),
+        };
+        match opened {
             Ok(writer) => {
                 self.broken.remove(&sink);
                 self.open.insert(sink, OpenedSink { settings: settings.clone(), writer });
@@ -205,18 +215,40 @@ impl Sinks {
     }
 }
 
-/// Position from which a sink continues. A file that the sink has left is continued behind its committed part. If it is
-/// gone, the sink begins a new one.
-pub(crate) fn position(store: &Store, sink: &Sink) -> Result<Option<SinkPosition>, ReadError> {
-    position_under(&sink.address, store, sink)
+/// How a sink continues.
+pub(crate) enum SinkStart {
+    /// At this position. Without one, the sink is new.
+    At(Option<SinkPosition>),
+    /// Another sink has written behind its lines, which it does not accept.
+    BehindOther(SinkError),
 }
 
-/// As [`position`], for a sink that has this name in the store.
-pub(crate) fn position_under(
-    name: &Address,
-    store: &Store,
-    sink: &Sink,
-) -> Result<Option<SinkPosition>, ReadError> {
+/// How a sink continues.
+pub(crate) fn start(store: &Store, sink: &Sink) -> Result<SinkStart, ReadError> {
+    start_under(&sink.address, store, sink)
+}
+
+/// As [`start`], for a sink that has this name in the store.
+pub(crate) fn start_under(name: &Address, store: &Store, sink: &Sink) -> Result<SinkStart, ReadError> {
+    let own = position_under(name, store, sink)?;
+    let SinkKind::File(file) = &sink.kind else { return Ok(SinkStart::At(own)) };
+    let Some((other, last)) = last_of_others(name, own.as_ref(), store, file)? else {
+        return Ok(SinkStart::At(own));
+    };
+    Ok(match file.on_mismatch {
+        // What is behind the last committed line of all sinks was not committed.
+        OnMismatch::Append => SinkStart::At(Some(last)),
+        OnMismatch::Refuse => SinkStart::BehindOther(SinkError::OtherSink {
+            address: sink.address.clone(),
+            path: file.path.clone(),
+            other,
+        }),
+    })
+}
+
+/// Position from which a sink continues. A file that the sink has left is continued behind its committed part. If it is
+/// gone, the sink begins a new one.
+fn position_under(name: &Address, store: &Store, sink: &Sink) -> Result<Option<SinkPosition>, ReadError> {
     let SinkKind::File(file) = &sink.kind else { return store.sink(name) };
     let path = stored_path(file);
     let own = store.sink(name)?;
@@ -226,6 +258,30 @@ pub(crate) fn position_under(
     let found = store.sink_in(name, path.as_deref())?;
     let is_gone = |found: &SinkPosition| found.path == path && !file.path.exists();
     Ok(if found.as_ref().is_some_and(is_gone) { own } else { found })
+}
+
+/// The last position of other sinks in the present file of a sink, if it is behind that of the sink.
+fn last_of_others(
+    name: &Address,
+    own: Option<&SinkPosition>,
+    store: &Store,
+    file: &FileSink,
+) -> Result<Option<(Address, SinkPosition)>, ReadError> {
+    let Some(present) = fs::metadata(&file.path).ok().filter(Metadata::is_file) else { return Ok(None) };
+    let is_in = |at: &SinkPosition| {
+        let is_same = (at.device, at.inode) == (present.dev(), present.ino());
+        // The number of a device may change when the machine restarts.
+        is_same || at.inode == present.ino() && at.path == stored_path(file)
+    };
+    let behind = own.filter(|own| is_in(own)).map_or(0, |own| own.offset);
+    if present.len() <= behind {
+        return Ok(None);
+    }
+    let mut others = store.all_sinks()?;
+    others.extend(store.sink_files()?);
+    others
+        .retain(|(sink, at)| sink != name && is_in(at) && (behind + 1..=present.len()).contains(&at.offset));
+    Ok(others.into_iter().max_by_key(|(_, at)| (at.offset, at.open)))
 }
 
 /// Sinks with an output of `delivery`, each with the position of the output.
@@ -253,7 +309,7 @@ mod tests {
         let [old, new] = ["p/out", "q/out"].map(|name| Address::parse(name).unwrap());
         let settings = Sink { address: old.clone(), kind: SinkKind::Null };
         let mut sinks = Sinks::default();
-        sinks.prepare(SinkRef(0), &settings, &store).unwrap().unwrap();
+        sinks.prepare(SinkRef(0), &settings, &store, &mut Vec::new()).unwrap().unwrap();
         sinks.rename(&[RenamedPart { kind: NamedKind::Step, from: old.clone(), to: new.clone() }]);
         assert_eq!(sinks.address(SinkRef(0)), Some(&old));
         sinks.rename(&[RenamedPart { kind: NamedKind::Endpoint, from: old, to: new.clone() }]);

@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 
 use super::current::NumberedGeneration;
 use super::renames;
-use crate::commit::sinks;
+use crate::commit::sinks::{self, SinkStart};
 use crate::error::Chain;
 use tidegate_components::job_log::JobLog;
 use tidegate_components::sink::{SinkError, SinkWriter};
@@ -41,8 +41,10 @@ pub(crate) fn find(
         {
             let is_its = |part: &&RenamedPart| part.kind == NamedKind::Endpoint && part.to == sink.address;
             let name = renamed.iter().find(is_its).map_or(&sink.address, |part| &part.from);
-            let position = sinks::position_under(name, store, sink)?;
-            let why = cannot_open(sink, position.as_ref());
+            let why = match sinks::start_under(name, store, sink)? {
+                SinkStart::At(position) => cannot_open(sink, position.as_ref()),
+                SinkStart::BehindOther(error) => Some(Chain(&error).to_string()),
+            };
             found.extend(why.map(|why| (sink.address.clone(), why)));
         }
     }

@@ -11,7 +11,7 @@ use super::start_position;
 use crate::batch::join_keys::JoinKeys;
 use crate::batch::retry::before;
 use crate::commit::committed_state::{CommittedState, CommittedStep};
-use crate::commit::sinks::Sinks;
+use crate::commit::sinks::{Positions, Sinks};
 use crate::commit::step_events::StepEvents;
 use crate::commit::unmatched_jobs::UnmatchedJobs;
 use crate::error::EngineError;
@@ -111,12 +111,14 @@ impl StepRecovery<'_> {
         let plans: Vec<InputPlan> = inputs.iter().map(|input| input.plan.clone()).collect();
         start_position::warn_of_new_inputs(declared, &known, &plans);
         let redo = self.redo(declared, &mut inputs, changes)?;
+        let mut left = Positions::new();
         for output in &declared.outputs {
             if let Target::Sink(sink) = output.target {
                 let sink_settings = &declared.configuration().sinks[sink.0];
-                halts.extend(self.sinks.prepare(sink, sink_settings, self.store)?.err());
+                halts.extend(self.sinks.prepare(sink, sink_settings, self.store, &mut left)?.err());
             }
         }
+        CommittedState::add_sinks(&left, changes);
         let progress: Vec<Progress> = inputs.into_iter().map(|input| input.done).collect();
         let plan = self.plan(declared, plans, progress.first(), redo)?;
         let snapshots = plan.redo.iter().map(|redo| (redo.number, redo.number)).collect();
