@@ -102,6 +102,7 @@ mod rollback;
 mod reload;
 
 mod sinks;
+mod source_kinds;
 
 mod look;
 

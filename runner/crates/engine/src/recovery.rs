@@ -5,6 +5,7 @@ pub(crate) mod clock_set_back;
 pub(crate) mod last_run;
 pub(crate) mod open;
 pub(crate) mod snapshots;
+pub(crate) mod source_kinds;
 pub(crate) mod sources;
 pub(crate) mod start;
 pub(crate) mod start_position;

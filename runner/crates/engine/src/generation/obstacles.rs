@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,9 +13,10 @@ use super::current::NumberedGeneration;
 use super::renames;
 use crate::commit::sinks::{self, SinkStart};
 use crate::error::Chain;
+use crate::recovery::source_kinds;
 use tidegate_components::job_log::JobLog;
 use tidegate_components::sink::{SinkError, SinkWriter};
-use tidegate_config::{Configuration, FileSink, OnMismatch, Sink, SinkKind, shown};
+use tidegate_config::{Configuration, FileSink, OnMismatch, Sink, SinkKind, Source, shown};
 use tidegate_model::{Address, NamedKind, Parts, RenamedPart, SinkPosition};
 use tidegate_store::{ReadError, Store};
 
@@ -78,6 +80,11 @@ fn foreseen(
         found.extend(opened.err().map(|error| (source.address.clone(), Chain(&error).to_string())));
     }
     let (_, renamed) = renames::of_takeover(next, before, between, store)?;
+    found.extend(source_kinds::changed(next, before, &renamed, store)?);
+    for source in next.sources.iter().filter(|source| is_new(source, before)) {
+        let why = source_kinds::why_not(source, store)?;
+        found.extend(why.map(|why| (source.address.clone(), why)));
+    }
     if let Some(repeated) = renames::repeated(&renamed, store)? {
         found.push((repeated.to.clone(), repeated.to_string()));
     }
@@ -106,6 +113,13 @@ fn foreseen(
         found.extend(why.map(|why| (sink.address.clone(), why)));
     }
     Ok((found, renamed))
+}
+
+/// Whether the current generation has no source of its kind with its name.
+fn is_new(source: &Source, before: &Configuration) -> bool {
+    let same = before.sources.iter().find(|old| old.address == source.address);
+    same.is_none_or(|old| discriminant(&old.kind) != discriminant(&source.kind))
+        && !before.queues.iter().any(|queue| queue.address == source.address)
 }
 
 /// Sinks whose file they do not write in the current generation.

@@ -16,6 +16,7 @@ use super::removed;
 use super::request::{MoveSummary, Request, RequestOutcome};
 use crate::batch::events::{EventWriter, JobEvent};
 use crate::batch::reason;
+use crate::recovery::source_kinds;
 use crate::step::held_lanes::holds_lanes;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
@@ -40,7 +41,7 @@ pub fn apply(
 ) -> Result<RequestEffect, String> {
     let changes = Changes { now, ..Changes::default() };
     match request {
-        Request::Push { queue, jobs, due } => push(configuration, queue, jobs, *due, changes),
+        Request::Push { queue, jobs, due } => push(store, configuration, queue, jobs, *due, changes),
         Request::MakeLateDue { queue, rows } => late::make_due(store, configuration, queue, rows, changes),
         Request::DropLate { queue, rows } => late::drop_jobs(store, configuration, queue, rows, changes),
         Request::Retry { queue, errors } => retry(store, configuration, (queue, errors), None, changes),
@@ -95,6 +96,7 @@ pub fn error_queue(queue: &Address) -> String {
 }
 
 fn push(
+    store: &Store,
     configuration: &Configuration,
     queue: &Address,
     jobs: &[String],
@@ -119,6 +121,7 @@ fn push(
     if let Some(due) = due.filter(|due| *due > changes.now) {
         return Ok(late::push((QueueRef(position), queue), jobs, due, changes));
     }
+    changes.heads = source_kinds::heads(configuration, store).map_err(|error| error_text(&error))?;
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });
     let request_outcome = RequestOutcome::Pushed { jobs: payloads.len() as u64 };

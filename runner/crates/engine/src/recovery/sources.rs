@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::source_kinds;
 use crate::commit::committed_state::CommittedState;
 use crate::error::{Chain, EngineError};
 use tidegate_components::job_log::JobLog;
@@ -33,12 +34,19 @@ impl OpenSources {
     ) -> Result<Result<&JobLog, String>, EngineError> {
         if self.0.get(&position).is_none_or(|open| open.kind != source.kind) {
             self.0.remove(&position);
+            if let Some(why) = source_kinds::why_not(source, store)? {
+                return Ok(Err(format!("source `{}`: {why}", source.address)));
+            }
             let segments = store.segments(&source.address)?;
             committed.note_source(position, segments.last(), store.mark(&source.address, u64::MAX)?);
             let log = match JobLog::open(&source.address, &source.kind, segments) {
                 Ok(log) => log,
                 Err(error) => return Ok(Err(Chain(&error).to_string())),
             };
+            // The jobs of a queue that had this name have indices, too.
+            if let Some(queue) = store.queue(&source.address)? {
+                log.join(queue.head + 1);
+            }
             // No index that any step has taken may change its meaning, also if that step is not in the
             // configuration now.
             for (_, input, progress) in store.all_progress()? {

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::source_kinds;
 use super::sources::OpenSources;
 use super::start_position;
 use super::step::{InstalledStep, StepRecovery};
@@ -134,6 +135,7 @@ pub(crate) fn has_news(changes: &Changes) -> bool {
         || !changes.schedule_positions.is_empty()
         || !changes.sinks.is_empty()
         || !changes.renamed.parts.is_empty()
+        || !changes.heads.is_empty()
         || !changes.bindings.is_empty()
         || !changes.history.is_empty()
 }
@@ -156,6 +158,10 @@ pub(crate) fn rename_all(
         record_generation(generation, store, &mut changes)?;
         changes.history.extend(history::at_start(generation, store));
         writer.commit(&changes)?;
+    }
+    let heads = source_kinds::heads(&generation.configuration, store)?;
+    if !heads.is_empty() {
+        writer.commit(&Changes { now, heads, ..Changes::default() })?;
     }
     Ok(())
 }

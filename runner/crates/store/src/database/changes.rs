@@ -21,7 +21,7 @@ use super::parked::RowChanges;
 use super::pauses::{self, PausedPart};
 use super::renames;
 use super::renames::Renames;
-use super::retention::{Trim, Trimmed, trim};
+use super::retention::{Trim, TrimWhen, Trimmed, trim};
 use super::schedules;
 use super::sink_files;
 use super::snapshots;
@@ -43,6 +43,8 @@ use tidegate_model::{Address, Progress, Segment, SinkPosition, SourceOffset, Tim
 pub struct Changes {
     /// The time of the commit.
     pub now: Timestamp,
+    /// Queues, each with the index behind which its next job comes, if that is further on. Jobs before it are deleted.
+    pub heads: Vec<(Address, u64)>,
     /// Jobs to append to their queues, in this order.
     pub appends: Vec<Append>,
     /// Step, input, and progress.
@@ -129,6 +131,9 @@ pub(crate) fn apply(
     let record = CommitRecord { number, time: changes.now };
     renames::write(txn, &changes.renamed, changes.now)?;
     bindings::write(txn, &changes.bindings)?;
+    for (queue, head) in &changes.heads {
+        raise_head(txn, queue, *head)?;
+    }
     let appended = append(txn, &changes.appends, record)?;
     write_records(txn, changes)?;
     snapshots::write(txn, &changes.done_snapshots, &changes.snapshots)?;
@@ -152,6 +157,22 @@ pub(crate) fn apply(
     renames::drop_steps(txn, &changes.dropped_steps, changes.now)?;
     record.write(txn)?;
     Ok(Committed { transaction: number, appended, parked, late, trimmed })
+}
+
+fn raise_head(txn: &WriteTransaction, queue: &Address, head: u64) -> Result<(), StoreCause> {
+    let id = format::intern(txn, queue)?;
+    let record = || -> Result<QueueRecord, StoreCause> {
+        let queues = txn.open_table(QUEUES)?;
+        let stored = queues.get(id)?.map(|stored| QueueRecord::unseal(id, stored.value()));
+        Ok(stored.transpose()?.unwrap_or(QueueRecord::EMPTY))
+    };
+    if record()?.head < head {
+        let (when, max_bytes) = (TrimWhen::Always, None);
+        trim(txn, &Trim { queue: queue.clone(), up_to: head, when, max_bytes })?;
+        let raised = QueueRecord { head, first: head + 1, ..record()? };
+        txn.open_table(QUEUES)?.insert(id, &*raised.seal(id))?;
+    }
+    Ok(())
 }
 
 fn append(

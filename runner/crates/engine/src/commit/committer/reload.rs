@@ -7,6 +7,7 @@ use crate::error::EngineError;
 use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
 use crate::recovery::claims;
+use crate::recovery::source_kinds;
 use crate::recovery::start;
 use crate::recovery::start_position;
 use crate::recovery::step::StepRecovery;
@@ -64,6 +65,8 @@ impl Committer {
         let renamed: Vec<RenamedPart> = self.store.name_history()?.of(generation.number).cloned().collect();
         self.sinks.rename(&renamed);
         self.committed_state.names.add(generation.number, renamed);
+        let heads = source_kinds::heads(&generation.configuration, &self.store)?;
+        self.commit_all(&Changes { now: self.clock.now(), heads, ..Changes::default() })?;
         for (position, queue) in generation.configuration.queues.entries() {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
             self.committed_state.set_head(position, head);

@@ -82,6 +82,7 @@ fn is_ordinary(changes: &Changes) -> bool {
         history,
         renamed,
         dropped_steps,
+        heads,
     } = changes;
     pauses.is_empty()
         && monitor_pauses.is_empty()
@@ -93,6 +94,7 @@ fn is_ordinary(changes: &Changes) -> bool {
         && history.is_empty()
         && renamed.parts.is_empty()
         && dropped_steps.is_empty()
+        && heads.is_empty()
 }
 
 /// Estimated bytes of the record besides appended jobs, so that a large one is not encoded in vain.

@@ -1,0 +1,100 @@
+//! Kinds of sources: a name whose jobs came from elsewhere before. The position of a step in an input is an index, and
+//! no index may mean two jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_config::{Configuration, Source, SourceKind};
+use tidegate_model::{Address, NamedKind, RenamedPart, log_target};
+use tidegate_store::{ReadError, Store};
+
+/// Queues whose next jobs would get indices that steps have passed, because a pull source had their names. Each has the
+/// index behind which its jobs must come.
+pub(crate) fn heads(configuration: &Configuration, store: &Store) -> Result<Vec<(Address, u64)>, ReadError> {
+    let pulled = store.pull_sources()?;
+    let names = configuration.queues.iter().map(|queue| &queue.address);
+    let names: BTreeSet<&Address> = names.filter(|name| pulled.contains(name)).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut last: BTreeMap<Address, u64> = BTreeMap::new();
+    for (_, input, progress) in store.all_progress()? {
+        if names.contains(&input) {
+            let last = last.entry(input).or_default();
+            *last = progress.position().max(*last);
+        }
+    }
+    let mut heads = Vec::new();
+    for (queue, last) in last {
+        if store.queue(&queue)?.map_or(0, |state| state.head) < last {
+            tracing::info!(
+                target: log_target::ENGINE,
+                source = %queue, index = last + 1,
+                "the source was of another kind before: its jobs begin at this index"
+            );
+            heads.push((queue, last));
+        }
+    }
+    Ok(heads)
+}
+
+/// Reason for which a pull source cannot have a name that had another kind of source before.
+pub(crate) fn why_not(source: &Source, store: &Store) -> Result<Option<String>, ReadError> {
+    let address = &source.address;
+    let (queue, was_pulled) = (store.queue(address)?, store.pull_sources()?.contains(address));
+    let passed = match source.kind {
+        // The numbers of its jobs have a fixed meaning.
+        SourceKind::Service(_) => queue.is_some() || was_pulled,
+        // The place of its next line is known by the index of a job, which jobs of the queue have passed.
+        SourceKind::File(_) => queue.is_some() && was_pulled,
+    };
+    if passed {
+        return Ok(Some(
+            "it was a source of another kind meanwhile, and steps would skip jobs: give it another name, with \
+             `begin_at` in its steps if they are not to take all of it"
+                .to_owned(),
+        ));
+    }
+    let Some(queue) = queue.filter(|queue| queue.jobs() > 0) else { return Ok(None) };
+    let progress = store.all_progress()?.into_iter().filter(|(_, input, _)| input == address);
+    let least = progress.map(|(step, _, progress)| (progress.position(), step)).min();
+    let (position, step) = least.map_or((0, None), |(position, step)| (position, Some(step)));
+    let jobs = queue.head - position.clamp(queue.first - 1, queue.head);
+    if jobs == 0 {
+        return Ok(None);
+    }
+    let jobs = if jobs == 1 { "1 job waits".to_owned() } else { format!("{jobs} jobs wait") };
+    let whom = step.map_or_else(String::new, |step| format!(" for `{step}`"));
+    Ok(Some(format!(
+        "it was a source of another kind before, and {jobs} there{whom}: give it another name, or let a run with the \
+         earlier kind take them first"
+    )))
+}
+
+/// Names whose jobs come from elsewhere in `next`, with the reason for which a running runner refuses them: its steps
+/// may take more jobs under these names.
+pub(crate) fn changed(
+    next: &Configuration,
+    before: &Configuration,
+    renamed: &[RenamedPart],
+    store: &Store,
+) -> Result<Vec<(Address, String)>, ReadError> {
+    let pulled = |configuration: &Configuration| -> BTreeSet<Address> {
+        configuration.sources.iter().map(|source| source.address.clone()).collect()
+    };
+    let queued = |configuration: &Configuration| -> BTreeSet<Address> {
+        configuration.queues.iter().map(|queue| queue.address.clone()).collect()
+    };
+    let mut names: BTreeSet<Address> = pulled(before).intersection(&queued(next)).cloned().collect();
+    names.extend(queued(before).intersection(&pulled(next)).cloned());
+    let moves =
+        |name: &Address| renamed.iter().any(|part| part.kind == NamedKind::Endpoint && part.from == *name);
+    let mut found = Vec::new();
+    for name in names.into_iter().filter(|name| !moves(name)) {
+        if store.queue(&name)?.is_some() || store.pull_sources()?.contains(&name) {
+            let why = "its jobs come from a source of another kind then: give it another name, or stop the runner, \
+                       change the files, and start it again";
+            found.push((name, why.to_owned()));
+        }
+    }
+    Ok(found)
+}

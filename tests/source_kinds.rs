@@ -1,0 +1,98 @@
+//! Tests of sources that become sources of another kind under the same name.
+
+use crate::project::{Project, ids, jobs};
+
+const FILE: &str = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
+const HTTP: &str = "[source.in]\ntype = \"http\"\n";
+const QUEUE: &str = "[source.up]\ntype = \"file\"\npath = \"up.ndjson\"\nformat = \"ndjson\"\n\
+                     [step.pre]\nfrom = \"up\"\nto = \"in\"\n";
+const STEP: &str = "[step.pass]\nfrom = \"in\"\nto = \"out\"\n\
+                    [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n";
+
+fn project() -> Project {
+    let settings = "[runner]\nlisten = \"127.0.0.1:0\"\n";
+    Project::new().file("tidegate.toml", settings).file("p.toml", FILE.to_owned() + STEP)
+}
+
+fn set(project: &Project, source: &str) {
+    project.write("p.toml", source.to_owned() + STEP);
+}
+
+fn run(project: &Project) {
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+}
+
+fn push(project: &Project, ids: impl IntoIterator<Item = u64>) {
+    project.tidegate_given(&["queue", "push", "p/in"], jobs(ids)).done();
+}
+
+#[test]
+fn jobs_of_a_source_that_was_another_one_while_the_runner_was_stopped_are_all_delivered() {
+    let project = project().file("in.ndjson", jobs(1..=5));
+    run(&project);
+    set(&project, HTTP);
+    // Before a run has read the files, and after it.
+    push(&project, 6..=8);
+    run(&project);
+    push(&project, 9..=9);
+    run(&project);
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=9).collect::<Vec<_>>());
+    // The file cannot return: the lines behind the fifth would have the indices of the jobs since.
+    set(&project, FILE);
+    project.append("in.ndjson", jobs(20..=24));
+    let stopped = project.tidegate(&["run", ".", "--until-idle"]).failed(1);
+    let why = "source `p/in`: it was a source of another kind meanwhile, and steps would skip jobs: give it another name";
+    assert!(stopped.stderr.contains(why), "{}", stopped.stderr);
+    set(&project, QUEUE);
+    project.write("up.ndjson", jobs(10..=12));
+    run(&project);
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=12).collect::<Vec<_>>());
+    project.assert_sound();
+}
+
+#[test]
+fn a_source_with_waiting_jobs_cannot_become_one_that_is_read() {
+    let project = project().file("in.ndjson", jobs(1..=3));
+    set(&project, HTTP);
+    push(&project, 7..=8);
+    for taken in [false, true] {
+        if taken {
+            run(&project);
+            project.tidegate(&["step", "pause", "p/pass"]).done();
+            push(&project, 9..=9);
+        }
+        let whom = if taken { "1 job waits there for `p/pass`" } else { "2 jobs wait there" };
+        set(&project, FILE);
+        let stopped = project.tidegate(&["run", ".", "--until-idle"]).failed(1);
+        let why = format!(
+            "source `p/in`: it was a source of another kind before, and {whom}: give it another name"
+        );
+        assert!(stopped.stderr.contains(&why), "{}", stopped.stderr);
+        set(&project, HTTP);
+    }
+    project.tidegate(&["step", "resume", "p/pass"]).done();
+    run(&project);
+    assert_eq!(ids(&project.read("out.ndjson")), [7, 8, 9]);
+    // Nothing waits any more.
+    set(&project, FILE);
+    run(&project);
+    assert_eq!(ids(&project.read("out.ndjson")), [7, 8, 9, 1, 2, 3]);
+}
+
+#[test]
+fn a_running_runner_refuses_a_source_of_another_kind() {
+    let project = project().file("in.ndjson", jobs(1..=2));
+    project.change("p.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
+    let mut running = project.started_with(&["--no-watch"]);
+    running.wait_until("two jobs", || project.ids_so_far("out.ndjson").len() == 2);
+    for source in [HTTP, QUEUE] {
+        set(&project, source);
+        let plan = project.tidegate(&["plan"]).failed(1).stdout;
+        assert!(plan.contains("refused: "), "{plan}");
+        let refused = project.tidegate(&["reload", "."]).failed(1).stderr;
+        let why = "its jobs come from a source of another kind then: give it another name";
+        assert!(plan.contains(why) && refused.contains(why), "{plan}\n{refused}");
+    }
+    running.stop().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
+}
