@@ -6,6 +6,7 @@ mod sinks;
 mod watch_errors;
 
 use std::fs;
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 
@@ -51,6 +52,28 @@ fn wait_for(project: &Project, running: &mut Running, output: &str, id: u64) -> 
 
 pub(crate) fn says_generation(running: &mut Running, generation: u64) {
     running.wait_until_it_says(&format!("the changed configuration is in force generation={generation} "));
+}
+
+/// Both halves are valid: without the last line, jobs would pass unchanged.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_half_written_file_is_not_read_while_its_writer_has_it_open() {
+    let project = marking_by_events();
+    let mut running = project.started();
+    assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
+    project.write("other.rhai", mark(2));
+    let step = "[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n";
+    let others = project.read("p.toml").replace(step, "");
+    let mut file = fs::File::create(project.path().join("p.toml")).unwrap();
+    write!(file, "{others}{}", step.replace("run = \"mark.rhai\"\n", "")).unwrap();
+    for id in 2..=30 {
+        assert_eq!(version_of(&project, &mut running, id), 1);
+    }
+    writeln!(file, "run = \"other.rhai\"").unwrap();
+    drop(file);
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 31), 2);
+    running.stop().done();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reload: reads the configuration again and lets the run carry it out. A mistake leaves the run as it is.
 
 pub(crate) mod changed_tests;
+mod open_writes;
 pub(crate) mod watch;
 
 use std::collections::BTreeSet;

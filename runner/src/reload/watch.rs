@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
+use super::open_writes::OpenWrites;
 use super::reload;
 use tidegate_config::FileStamp;
 use tidegate_engine::{Handle, NumberedGeneration};
@@ -64,7 +65,7 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
         if found != seen {
             // An editor may still write: the files are read when they rest.
             if !std::mem::take(&mut settled) {
-                settle(&told);
+                settle(&told, &watch.writes);
             }
             seen = stamps(run, &generation);
             reload(run, Trigger::Watch);
@@ -77,7 +78,7 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
         settled = false;
         match told.recv_timeout(settings.poll.unwrap_or(POLL)) {
             Ok(()) => {
-                settle(&told);
+                settle(&told, &watch.writes);
                 settled = true;
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -87,10 +88,16 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
     }
 }
 
-/// Waits until no more events come.
-fn settle(told: &Receiver<()>) {
+/// Waits until no more events come, and no program is writing a file.
+fn settle(told: &Receiver<()>, writes: &Mutex<OpenWrites>) {
     let until = Instant::now() + SETTLED_MAX;
-    while Instant::now() < until && told.recv_timeout(SETTLED).is_ok() {}
+    loop {
+        let has_come = told.recv_timeout(SETTLED).is_ok();
+        let now = Instant::now();
+        if !writes.lock().are_open(now) && (!has_come || now >= until) {
+            return;
+        }
+    }
 }
 
 /// Files whose changes count, apart from those that are listed: the files of the configuration in force, and those of
@@ -144,6 +151,8 @@ struct FolderWatch {
     folders: BTreeMap<PathBuf, (u64, u64)>,
     /// Names of files whose events count.
     names: Arc<Mutex<BTreeSet<OsString>>>,
+    /// Files that programs are writing.
+    writes: Arc<Mutex<OpenWrites>>,
     /// Keeps the channel open without a watcher.
     _tell: Sender<()>,
 }
@@ -151,9 +160,12 @@ struct FolderWatch {
 impl FolderWatch {
     fn new(tell: Sender<()>) -> Self {
         let (events, names) = (tell.clone(), Arc::<Mutex<BTreeSet<OsString>>>::default());
-        let known = Arc::clone(&names);
+        let (known, writes) = (Arc::clone(&names), Arc::<Mutex<OpenWrites>>::default());
+        let written = Arc::clone(&writes);
         let on_event = move |event: notify::Result<Event>| {
-            if event.is_ok_and(|event| is_relevant(&event, &known.lock())) {
+            let Some(event) = event.ok().filter(|event| is_relevant(event, &known.lock())) else { return };
+            let ends = written.lock().note(&event, Instant::now());
+            if ends || !event.kind.is_access() {
                 // The thread that follows the files may be over.
                 let _ = events.send(());
             }
@@ -162,7 +174,7 @@ impl FolderWatch {
         if let Err(error) = &watcher {
             tracing::warn!(target: log_target::RUNNER, %error, "changed files are noticed by comparison only");
         }
-        Self { watcher: watcher.ok(), folders: BTreeMap::new(), names, _tell: tell }
+        Self { watcher: watcher.ok(), folders: BTreeMap::new(), names, writes, _tell: tell }
     }
 
     /// Watches these folders and no others, for files of these names.
@@ -194,9 +206,6 @@ impl FolderWatch {
 /// Whether the event may be of a file of the configuration: outputs in the same folder change all the time.
 /// Kubernetes replaces a link whose name begins with two dots.
 fn is_relevant(event: &Event, names: &BTreeSet<OsString>) -> bool {
-    if event.kind.is_access() {
-        return false;
-    }
     let is_read = |path: &PathBuf| {
         let kind = path.extension().and_then(OsStr::to_str);
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
 use crate::error::{Chain, EngineError};
 use tidegate_components::sink::{SinkError, SinkWriter, stored_path};
-use tidegate_config::{FileSink, OnMismatch, Sink, SinkKind, SinkRef, Step, Target};
+use tidegate_config::{OnMismatch, Sink, SinkKind, SinkRef, Step, Target};
 use tidegate_model::{Address, NamedKind, RenamedPart, SinkPosition};
 use tidegate_store::{ReadError, Store};
 
@@ -232,7 +233,7 @@ pub(crate) fn start(store: &Store, sink: &Sink) -> Result<SinkStart, ReadError> 
 pub(crate) fn start_under(name: &Address, store: &Store, sink: &Sink) -> Result<SinkStart, ReadError> {
     let own = position_under(name, store, sink)?;
     let SinkKind::File(file) = &sink.kind else { return Ok(SinkStart::At(own)) };
-    let Some((other, last)) = last_of_others(name, own.as_ref(), store, file)? else {
+    let Some((other, last)) = last_of_others(name, own.as_ref(), &file.path, store)? else {
         return Ok(SinkStart::At(own));
     };
     Ok(match file.on_mismatch {
@@ -260,18 +261,20 @@ fn position_under(name: &Address, store: &Store, sink: &Sink) -> Result<Option<S
     Ok(if found.as_ref().is_some_and(is_gone) { own } else { found })
 }
 
-/// The last position of other sinks in the present file of a sink, if it is behind that of the sink.
-fn last_of_others(
+/// The last position of other sinks in the present file at the path, if it is behind that of the sink.
+pub(crate) fn last_of_others(
     name: &Address,
     own: Option<&SinkPosition>,
+    path: &Path,
     store: &Store,
-    file: &FileSink,
 ) -> Result<Option<(Address, SinkPosition)>, ReadError> {
-    let Some(present) = fs::metadata(&file.path).ok().filter(Metadata::is_file) else { return Ok(None) };
+    let Some(present) = fs::metadata(path).ok().filter(Metadata::is_file) else { return Ok(None) };
+    let absolute = std::path::absolute(path).ok();
     let is_in = |at: &SinkPosition| {
         let is_same = (at.device, at.inode) == (present.dev(), present.ino());
         // The number of a device may change when the machine restarts.
-        is_same || at.inode == present.ino() && at.path == stored_path(file)
+        let is_there = || at.path.as_ref().map(Path::new) == absolute.as_deref();
+        is_same || at.inode == present.ino() && is_there()
     };
     let behind = own.filter(|own| is_in(own)).map_or(0, |own| own.offset);
     if present.len() <= behind {

@@ -1,7 +1,7 @@
 //! Start: recovers all steps of a configuration for a new run.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +12,7 @@ use super::sources::OpenSources;
 use super::start_position;
 use super::step::{InstalledStep, StepRecovery};
 use crate::commit::committed_state::CommittedState;
-use crate::commit::sinks::Sinks;
+use crate::commit::sinks::{Sinks, last_of_others};
 use crate::error::EngineError;
 use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
@@ -106,7 +106,9 @@ fn cut_back_sinks(
         if written.contains(&(&address, path.into())) {
             continue;
         }
-        match cut_back(&position) {
+        // The lines of a sink that wrote there later stay.
+        let has_others = last_of_others(&address, Some(&position), Path::new(path), store)?.is_some();
+        match if has_others { Ok(Some(0)) } else { cut_back(&position) } {
             Ok(None) => continue,
             Ok(Some(0)) => {}
             Ok(Some(bytes)) => {
