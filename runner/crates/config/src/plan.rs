@@ -255,8 +255,10 @@ fn words<A: Copy>(aspects: &BTreeSet<A>, word: fn(A) -> &'static str) -> Vec<Str
     aspects.iter().map(|aspect| word(*aspect).to_owned()).collect()
 }
 
+/// Without settings of a table that comes or goes, and that limited nothing.
 fn settings<A>(changes: Vec<SettingChange<A>>) -> Vec<PlannedSetting> {
-    let changes = changes.into_iter();
+    let is_nothing = |text: &Option<String>| matches!(text.as_deref(), None | Some("none" | "unlimited"));
+    let changes = changes.into_iter().filter(|change| !(is_nothing(&change.old) && is_nothing(&change.new)));
     changes.map(|SettingChange { key, old, new, .. }| PlannedSetting { key, old, new }).collect()
 }
 

@@ -15,12 +15,18 @@ pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &Configuratio
         let Some(address) = Address::parse(&change.name) else { continue };
         if let Some(effect) = moved(change.kind, &address, &renamed, state) {
             change.effects.push(effect);
+            let hashes = new_hashes(change.kind, &address, &renamed, state);
+            change.effects.extend(hashes.map(str::to_owned));
             continue;
         }
         change.effects.extend(match change.kind {
             PartKind::Step => {
                 let remains = state.steps.get(&address).unwrap_or(&none);
-                step((old.steps.get(&address), new.steps.get(&address)), remains, &renamed, state)
+                let (was, is) = (old.steps.get(&address), new.steps.get(&address));
+                let mut effects = step((was, is), remains, &renamed, state);
+                effects
+                    .extend(was.into_iter().flat_map(|was| left_waiting((was, is), new, remains, &renamed)));
+                effects
             }
             PartKind::Queue => queue(&address, (old, new), state),
             PartKind::Source if change.action == PlanAction::Change => {
@@ -192,8 +198,16 @@ fn queue(
             let aspects = old.differing(new);
             let mut effects = Vec::new();
             if aspects.contains(&QueueAspect::Retention) && jobs > 0 {
-                let what = format!("the new rule applies to its {} at the next commit", count(jobs, "job"));
-                effects.push(what);
+                effects.push(match new.shown("retain") {
+                    Some("consumed") if jobs == 1 => {
+                        "deletes its job at the next commit, unless a step waits for it".to_owned()
+                    }
+                    Some("consumed") => format!(
+                        "deletes those of its {} at the next commit that no step waits for",
+                        count(jobs, "job")
+                    ),
+                    _ => format!("the new rule applies to its {} at the next commit", count(jobs, "job")),
+                });
             }
             if aspects.contains(&QueueAspect::Meta) {
                 effects.push("jobs receive the new provenance when they are read, old jobs too".to_owned());
@@ -248,6 +262,21 @@ fn moved(kind: PartKind, address: &Address, renamed: &[RenamedPart], state: &Pla
     })
 }
 
+/// What changes for parked jobs of a step that has another name now.
+fn new_hashes(
+    kind: PartKind,
+    address: &Address,
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) -> Option<&'static str> {
+    let was = renamed.iter().find(|part| part.kind == NamedKind::Step && part.to == *address)?;
+    let remains = state.steps.get(&was.from)?;
+    let parked = kind == PartKind::Step && remains.delayed + remains.pending > 0;
+    parked.then_some(
+        "parked jobs have another idempotency key in their next attempts, and tokens from before are refused",
+    )
+}
+
 fn step(
     (old, new): (Option<&StepDigest>, Option<&StepDigest>),
     remains: &StepRemains,
@@ -268,6 +297,32 @@ fn added(new: &StepDigest, remains: &StepRemains, renamed: &[RenamedPart], state
     let parked = remains.delayed + remains.pending;
     if parked > 0 {
         effects.push(format!("takes up {} of an earlier step of this name", count(parked, "parked job")));
+    }
+    effects
+}
+
+/// Jobs that wait for a step on queues that it does not read any more, and that others read. Retention does not keep
+/// them for it.
+fn left_waiting(
+    (was, is): (&StepDigest, Option<&StepDigest>),
+    new: &ConfigurationDigest,
+    remains: &StepRemains,
+    renamed: &[RenamedPart],
+) -> Vec<String> {
+    let still_read = is.map(StepDigest::inputs).unwrap_or_default();
+    let mut effects = Vec::new();
+    for input in was.inputs() {
+        let waiting = remains.inputs.get(&input).copied().flatten().unwrap_or(0);
+        let queue = moved_to(&input, renamed).unwrap_or(&input);
+        let deletes = new.queues.get(queue).is_some_and(|queue| queue.shown("retain") == Some("consumed"));
+        let is_read = new.steps.values().any(|step| step.inputs().contains(queue));
+        if waiting > 0 && deletes && is_read && !still_read.contains(queue) {
+            let (verb, is) = if waiting == 1 { ("waits", "is") } else { ("wait", "are") };
+            effects.push(format!(
+                "{} {verb} for it on `{queue}`, and {is} deleted when all other steps of the queue are past them",
+                count(waiting, "job")
+            ));
+        }
     }
     effects
 }

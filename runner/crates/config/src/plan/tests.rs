@@ -114,6 +114,33 @@ fn a_queue_that_loses_its_last_reader_is_named() {
 }
 
 #[test]
+fn jobs_that_wait_for_a_removed_step_and_that_retention_deletes_are_counted() {
+    let ship = OLD.find("[step.ship]").expect("it is there");
+    let copy = "[sink.copy]\nfrom = \"priced\"\ntype = \"null\"\n";
+    let old = format!("{OLD}{copy}");
+    let between = |old: &str, new: &str| {
+        let plan = Plan::between(&digest(&[("shop.toml", old)]), &digest(&[("shop.toml", new)]), &state());
+        let change = plan.changes.into_iter().find(|change| change.name == "shop/ship").expect("a change");
+        change.effects.join("\n")
+    };
+    let deleted = "1,204 jobs wait for it on `shop/priced`, and are deleted when all other steps of the queue are past them";
+    let removed = format!("{}{copy}", &OLD[..ship]);
+    assert!(between(&old, &removed).contains(deleted), "{}", between(&old, &removed));
+    let elsewhere = old.replace("[step.ship]\nfrom = \"priced\"", "[step.ship]\nfrom = \"failed\"");
+    assert!(between(&old, &elsewhere).contains(deleted), "{}", between(&old, &elsewhere));
+    let kept = format!("{removed}[queue.priced]\nretain = \"forever\"\n");
+    assert!(!between(&old, &kept).contains("deleted"), "{}", between(&old, &kept));
+}
+
+#[test]
+fn a_table_that_goes_shows_no_settings_that_limited_nothing() {
+    let shown =
+        shown(&[("shop.toml", &OLD.replace("queuer = { strategy = \"fifo\", lane = \"pool\" }\n", ""))]);
+    assert!(shown.contains("queuer.lane: Some(\"pool\") → None"), "{shown}");
+    assert!(!shown.contains("Some(\"none\") → None") && !shown.contains("unlimited"), "{shown}");
+}
+
+#[test]
 fn other_targets_leave_jobs_behind() {
     let new = OLD
         .replace("to = \"priced\"\nerrors = \"failed\"", "to = \"done\"\nerrors = \"lost\"")

@@ -35,6 +35,9 @@ struct FollowedTable {
     rows: Arc<TableRows>,
     /// The last configuration that has the table. Steps of an earlier one may still read it.
     of: Weak<Configuration>,
+    /// A later configuration does not have the table. Its queue may have deleted jobs since, so that a configuration
+    /// that has the table again builds it anew.
+    is_left: bool,
 }
 
 /// The tables, for the steps of one configuration.
@@ -66,14 +69,15 @@ impl QueueTables {
     ) -> Result<(), ReadError> {
         for (_, table) in configuration.queue_tables() {
             let Some(queue) = queue_of(configuration, table) else { continue };
-            if self.find(queue, table).is_some() {
+            if self.find(queue, table).is_some_and(|followed| !followed.is_left) {
                 continue;
             }
             let rows = Arc::new(TableRows::new(table.clone()));
             if let Some(present) = present_name(&table.queue, renamed) {
                 catch_up(&rows, present, store, Some(ending))?;
             }
-            let followed = FollowedTable { queue, rows, of: Arc::downgrade(configuration) };
+            let of = Arc::downgrade(configuration);
+            let followed = FollowedTable { queue, rows, of, is_left: false };
             self.change(|tables| tables.push(followed));
         }
         Ok(())
@@ -93,15 +97,23 @@ impl QueueTables {
         for (_, table) in configuration.queue_tables() {
             let Some(queue) = queue_of(configuration, table) else { continue };
             let mut rows = None;
-            for followed in self.followed.lock().iter_mut().filter(|followed| followed.is(queue, table)) {
+            let mut followed = self.followed.lock();
+            for followed in followed.iter_mut().filter(|one| !one.is_left && one.is(queue, table)) {
                 followed.of = Arc::downgrade(configuration);
                 rows = Some(Arc::clone(&followed.rows));
             }
+            drop(followed);
             if let Some(rows) = rows {
                 catch_up(&rows, &table.queue, store, None)?;
             }
         }
-        self.change(|tables| tables.retain(|followed| followed.of.strong_count() > 0));
+        let current = Arc::downgrade(configuration);
+        self.change(|tables| {
+            tables.retain(|followed| followed.of.strong_count() > 0);
+            for followed in tables {
+                followed.is_left = !followed.of.ptr_eq(&current);
+            }
+        });
         Ok(())
     }
 
@@ -166,8 +178,10 @@ impl QueueTables {
         self.queues.store(queues, Ordering::Release);
     }
 
+    /// The table; one that was left only if there is no other.
     fn find(&self, queue: QueueRef, table: &QueueTable) -> Option<FollowedTable> {
-        self.followed.lock().iter().find(|followed| followed.is(queue, table)).cloned()
+        let followed = self.followed.lock();
+        followed.iter().filter(|one| one.is(queue, table)).min_by_key(|one| one.is_left).cloned()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of queue tables: they are built before a reload, under the names that the store has then.
 
 use tidegate_config::{LoadOptions, Positions, load};
-use tidegate_store::{Append, Block, Changes, Details, Renames, Writer, open_in_memory};
+use tidegate_store::{Append, Block, Changes, Details, Renames, Trim, TrimWhen, Writer, open_in_memory};
 
 use super::*;
 
@@ -84,4 +84,28 @@ fn a_new_queue_with_the_former_name_of_another_one_has_no_rows_of_that() {
     writer.commit(&Changes { renamed, ..Changes::default() }).unwrap();
     tables.follow(&after, &store, &NEVER).unwrap();
     assert_eq!(counts(&tables, &after), Some((3, 0)), "the indices under a name go on");
+}
+
+#[test]
+fn a_table_that_returns_has_no_rows_of_jobs_that_its_queue_has_deleted_meanwhile() {
+    let (store, mut writer) = open_in_memory().unwrap();
+    let (tables, mut positions) = (QueueTables::default(), Positions::default());
+    append(&mut writer, "p/a", &["{\"id\":1}", "{\"id\":2}"]);
+    let with = configuration(&table("a", "id"), &mut positions, &[]);
+    tables.follow(&with, &store, &NEVER).unwrap();
+    assert_eq!(counts(&tables, &with), Some((3, 2)));
+    let without = configuration(
+        "[queue.a]\n[queue.other]\n[table.t]\nqueue = \"other\"\nkey = \"id\"\n",
+        &mut positions,
+        &[],
+    );
+    tables.follow(&without, &store, &NEVER).unwrap();
+    assert_eq!(counts(&tables, &with), Some((3, 2)), "a step of the earlier configuration still reads it");
+    let (when, max_bytes) = (TrimWhen::Always, None);
+    let trims = vec![Trim { queue: address("p/a"), up_to: 2, when, max_bytes }];
+    writer.commit(&Changes { trims, ..Changes::default() }).unwrap();
+    let again = configuration(&table("a", "id"), &mut positions, &[]);
+    tables.build(&again, &[], &store, &NEVER).unwrap();
+    tables.follow(&again, &store, &NEVER).unwrap();
+    assert_eq!(counts(&tables, &again), Some((3, 0)));
 }
