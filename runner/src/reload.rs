@@ -69,6 +69,9 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
     supervisor::reloading();
     let reloaded = read_again(run, trigger);
     let number = run.generation().number;
+    if let (Trigger::Signal, Reloaded::Unchanged { .. }) = (trigger, &reloaded) {
+        tracing::info!(target: log_target::RUNNER, generation = number, "nothing has changed since the last reload");
+    }
     supervisor::ready(&match reloaded {
         Reloaded::Mistakes { .. } => format!("the files have mistakes: generation {number} goes on"),
         _ => format!("generation {number} runs"),
@@ -245,6 +248,12 @@ fn keep_reason(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics, what: 
             target: log_target::RUNNER,
             trigger = trigger.as_str(),
             "{what}: the runner goes on with generation {}", run.generation().number
+        );
+    } else if trigger == Trigger::Signal {
+        // Whoever sent it sees only the log.
+        tracing::error!(
+            target: log_target::RUNNER,
+            "{what}, as before: the runner goes on with generation {}; {first}", run.generation().number
         );
     }
 }

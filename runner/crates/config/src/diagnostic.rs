@@ -7,7 +7,6 @@ pub(crate) mod files;
 pub(crate) mod render;
 pub(crate) mod span_of;
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -153,24 +152,24 @@ impl Diagnostic {
         self
     }
 
+    /// Adds places that explain it, each once.
+    fn explain(&mut self, places: Vec<(SourceSpan, String)>) {
+        self.related.extend(places);
+        self.related.sort_by(|one, other| place(one).cmp(&place(other)));
+        self.related.dedup();
+    }
+
     /// By file, so that a reader fixes one file after another; a diagnostic of the whole file precedes those
     /// with a place.
     fn sort_key(&self) -> impl Ord + '_ {
         let place = self.span.as_ref().map(|span| (span.start, span.end));
         (&self.file, place, self.severity, &self.message, &self.label, &self.notes, &self.help)
     }
+}
 
-    /// Two that are equal in this order are the same.
-    fn order(&self, other: &Self) -> Ordering {
-        let by_related = || self.explained().cmp(other.explained());
-        self.sort_key().cmp(&other.sort_key()).then_with(by_related)
-    }
-
-    fn explained(&self) -> impl Iterator<Item = (&Path, usize, usize, &str)> {
-        self.related
-            .iter()
-            .map(|(place, label)| (&*place.file, place.span.start, place.span.end, label.as_str()))
-    }
+/// What the order of related places follows.
+fn place((span, label): &(SourceSpan, String)) -> (&Path, usize, usize, &str) {
+    (&span.file, span.span.start, span.span.end, label)
 }
 
 impl Diagnostics {
@@ -191,10 +190,12 @@ impl Diagnostics {
         self.log
     }
 
-    /// Adds one at its place in the order, unless it is already there.
+    /// Adds one at its place in the order. Mistakes that differ in the places that explain them are one: a module with a
+    /// mistake is named by each script that imports it.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if let Err(at) = self.list.binary_search_by(|other| other.order(&diagnostic)) {
-            self.list.insert(at, diagnostic);
+        match self.list.binary_search_by(|other| other.sort_key().cmp(&diagnostic.sort_key())) {
+            Err(at) => self.list.insert(at, diagnostic),
+            Ok(at) => self.list[at].explain(diagnostic.related),
         }
     }
 
@@ -262,8 +263,14 @@ impl Diagnostics {
 impl Extend<Diagnostic> for Diagnostics {
     fn extend<I: IntoIterator<Item = Diagnostic>>(&mut self, diagnostics: I) {
         self.list.extend(diagnostics);
-        self.list.sort_by(Diagnostic::order);
-        self.list.dedup();
+        self.list.sort_by(|one, other| one.sort_key().cmp(&other.sort_key()));
+        self.list.dedup_by(|later, first| {
+            let is_same = later.sort_key() == first.sort_key();
+            if is_same {
+                first.explain(std::mem::take(&mut later.related));
+            }
+            is_same
+        });
     }
 }
 
@@ -274,3 +281,25 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(named_at: usize) -> Diagnostic {
+        let place = SourceSpan { file: Path::new("p.toml").into(), span: named_at..named_at + 1 };
+        Diagnostic::error("lib.rhai", 3..4, "unexpected '}'").related(place, "named here")
+    }
+
+    #[test]
+    fn a_mistake_of_a_module_that_several_scripts_import_is_one() {
+        let mut one_by_one = Diagnostics::new(".", Files::default());
+        [7, 2, 7].map(|at| one_by_one.push(mistake(at)));
+        let mut together = Diagnostics::new(".", Files::default());
+        together.extend([7, 2, 7].map(mistake));
+        for found in [one_by_one, together] {
+            let [one] = &found.list[..] else { panic!("{found}") };
+            assert_eq!(one.related, [mistake(2).related, mistake(7).related].concat());
+        }
+    }
+}

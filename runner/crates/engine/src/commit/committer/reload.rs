@@ -15,7 +15,8 @@ use crate::report::ReplacedGenerations;
 use crate::runtime::message::{Message, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
 use std::sync::Arc;
-use tidegate_model::RenamedPart;
+use tidegate_config::{Input, Retain};
+use tidegate_model::{RenamedPart, log_target};
 use tidegate_store::{Changes, ENTRIES_MAX, HistoryChange, NewHistoryEntry, Renames};
 
 impl Committer {
@@ -31,6 +32,7 @@ impl Committer {
             }
             ReloadChange::Install { step, to } => self.install(&step, to),
             ReloadChange::Remove { step } => {
+                self.log_removal(step);
                 self.committed_state.remove(step);
                 self.broken_steps.remove(&step);
                 self.close_unused()
@@ -78,6 +80,32 @@ impl Committer {
         // A run that is over receives no messages; the same holds for all messages.
         let _ = self.messages.send(Message::Swapped(SwappedGeneration { tickers, late }));
         Ok(())
+    }
+
+    /// Logs that a step is removed, and warns of jobs that wait for it and that retention does not keep for it.
+    fn log_removal(&self, step: usize) {
+        let committed = &self.committed_state;
+        let Some(removed) = committed.step(step) else { return };
+        let configuration = committed.configuration();
+        tracing::info!(
+            target: log_target::ENGINE,
+            step = %removed.declared.address,
+            "the step is removed; its progress and its parked jobs are kept (a step with another name begins anew, unless \
+             `was` names this one)"
+        );
+        for (input, progress) in removed.declared.inputs.iter().zip(&removed.progress) {
+            let Input::Queue(queue) = input.input else { continue };
+            let jobs = committed.head(queue).saturating_sub(progress.position());
+            let Some(settings) = configuration.queues.get(queue.0) else { continue };
+            let is_read = !configuration.readers(input.input).is_empty();
+            if jobs > 0 && is_read && settings.retain == Retain::Consumed {
+                tracing::warn!(
+                    target: log_target::ENGINE,
+                    step = %removed.declared.address, queue = %settings.address, jobs,
+                    "jobs wait for the removed step: they are deleted when all other steps of the queue are past them"
+                );
+            }
+        }
     }
 
     /// Starts a step of which nothing is in flight from the store, at these positions if they are given.
