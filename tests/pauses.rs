@@ -92,6 +92,24 @@ fn a_step_a_lane_and_a_monitor_are_paused_and_resumed_over_http() {
 }
 
 #[test]
+fn a_held_lane_of_a_step_without_lanes_is_neither_shown_nor_forgotten_silently() {
+    let project = project();
+    let (mut running, mut client) = started(&project);
+    assert_eq!(post(&mut client, "p/work/pause?lane=a").status, 200);
+    client.push("p/jobs", r#"{"id":1,"of":"a"}"#);
+    client.push("p/jobs", r#"{"id":2,"of":"b"}"#);
+    running.wait_until("the other lane", || written(&project) == [2]);
+    assert!(project.tidegate(&["status"]).done().stdout.contains("lane `a`"));
+    project.change("p.toml", "strategy = \"one-round-serial\", lane = \"of\"", "strategy = \"fifo\"");
+    running.wait_until("the held job", || written(&project) == [1, 2]);
+    running.wait_until_it_says(
+        "lanes are held, but the step has no lanes that can be held any more: their jobs start",
+    );
+    assert!(!project.tidegate(&["status"]).done().stdout.contains("lane `a`"));
+    running.stop().done();
+}
+
+#[test]
 fn a_stopped_step_is_started_again_over_http() {
     let project = project();
     let (mut running, mut client) = started(&project);

@@ -15,7 +15,7 @@ use super::{
 };
 use tidegate_config::{Configuration, GateRef, Input, InputMode, InputRef, Step};
 use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
-use tidegate_engine::{BlockCause, Handle, ProbeKind, QueueView, StepCounts, StepStats};
+use tidegate_engine::{BlockCause, Handle, ProbeKind, QueueView, StepCounts, StepStats, holds_lanes};
 use tidegate_model::suggest::did_you_mean_address;
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
 use tidegate_store::{Pause, QueueState, ReadError, Store};
@@ -229,6 +229,10 @@ impl StatusQuery<'_> {
         let monitors = self.store.monitor_pauses()?;
         let paused = monitors.iter().find(|pause| pause.step == self.step.address);
         status.monitor_paused = paused.map(|pause| rfc3339(pause.since));
+        if !holds_lanes(self.step) {
+            // The queuer has changed since, and holds none of them.
+            return Ok(());
+        }
         let held = self.store.held_lanes(&self.step.address)?;
         status.more_held_lanes = held.len().saturating_sub(HELD_LANES_MAX) as u64;
         let shown = held.into_iter().take(HELD_LANES_MAX).map(|(lane, hold)| HeldLaneStatus {

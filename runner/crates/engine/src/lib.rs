@@ -62,6 +62,7 @@ pub use crate::operator::request::{
 };
 pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};
+pub use crate::step::held_lanes::holds_lanes;
 pub use crate::step::probe_health::{ProbeHealth, ProbeKind};
 pub use crate::step::queue_view::{QueueView, SCAN_MAX};
 pub use crate::step::source_health::{SourceHealth, SourceState, SourceStats};
