@@ -1,4 +1,4 @@
-//! Tests of sources that become sources of another kind under the same name.
+//! Tests of source kinds: a source becomes one of another kind under the same name.
 
 use crate::project::{Project, ids, jobs};
 

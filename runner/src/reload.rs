@@ -250,7 +250,7 @@ fn keep_reason(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics, what: 
             "{what}: the runner goes on with generation {}", run.generation().number
         );
     } else if trigger == Trigger::Signal {
-        // Whoever sent it sees only the log.
+        // The log is its only answer.
         tracing::error!(
             target: log_target::RUNNER,
             "{what}, as before: the runner goes on with generation {}; {first}", run.generation().number

@@ -10,7 +10,7 @@ use notify::{Event, EventKind};
 /// Time since the last write after which a file counts as written, although its program keeps it open.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether the system says that a file was closed.
+/// Whether the system reports that a file was closed.
 const HEARS_OF_ENDS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Files by path, with the times of their last writes.

@@ -167,7 +167,7 @@ impl Diagnostic {
     }
 }
 
-/// What the order of related places follows.
+/// Key of the order of related places.
 fn place((span, label): &(SourceSpan, String)) -> (&Path, usize, usize, &str) {
     (&span.file, span.span.start, span.span.end, label)
 }

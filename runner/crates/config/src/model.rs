@@ -31,7 +31,7 @@ use tidegate_model::template::Template;
 use tidegate_model::{Address, Name, Parts, RetryPolicy, Secret};
 
 pub use self::former_names::{FormerNames, SinkStep};
-pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig, all_processors};
+pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, Hosts, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
@@ -346,6 +346,18 @@ impl SinkKind {
 
 /// How long the outcomes of deliveries with external effects are recorded, unless a queue sets it.
 const EFFECTS_KEPT: Duration = Duration::from_hours(7 * 24);
+
+/// The processors of steps, of their monitors and of gates.
+pub fn all_processors<'c>(
+    steps: impl IntoIterator<Item = &'c Step>,
+    gates: impl IntoIterator<Item = &'c Gate>,
+) -> impl Iterator<Item = &'c Processor> {
+    let of_steps = steps.into_iter().flat_map(|step| {
+        let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
+        step.processors.iter().chain(asked)
+    });
+    of_steps.chain(gates.into_iter().flat_map(|gate| &gate.inquiry.run))
+}
 
 impl Configuration {
     /// A command of Tidegate for this configuration, as the operator would type it here.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LookupTables, Processor, Step};
+use super::{LookupTables, Processor};
 use tidegate_model::{Name, Secret};
 
 /// A position in [`Configuration::gates`](super::Configuration::gates).
@@ -19,18 +19,6 @@ pub struct Gate {
     pub pipeline: Option<Name>,
     /// The last processor returns whether it is open.
     pub inquiry: ProbeConfig,
-}
-
-/// The processors of steps, of their monitors and of gates.
-pub fn all_processors<'c>(
-    steps: impl IntoIterator<Item = &'c Step>,
-    gates: impl IntoIterator<Item = &'c Gate>,
-) -> impl Iterator<Item = &'c Processor> {
-    let of_steps = steps.into_iter().flat_map(|step| {
-        let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
-        step.processors.iter().chain(asked)
-    });
-    of_steps.chain(gates.into_iter().flat_map(|gate| &gate.inquiry.run))
 }
 
 /// `monitor = { … }` of a step: polls the status of its pending jobs.

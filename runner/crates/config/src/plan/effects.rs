@@ -262,7 +262,7 @@ fn moved(kind: PartKind, address: &Address, renamed: &[RenamedPart], state: &Pla
     })
 }
 
-/// What changes for parked jobs of a step that has another name now.
+/// Effect of another name on the parked jobs of a step.
 fn new_hashes(
     kind: PartKind,
     address: &Address,

@@ -237,7 +237,7 @@ pub(crate) fn start_under(name: &Address, store: &Store, sink: &Sink) -> Result<
         return Ok(SinkStart::At(own));
     };
     Ok(match file.on_mismatch {
-        // What is behind the last committed line of all sinks was not committed.
+        // Lines behind the last position of all sinks were not committed.
         OnMismatch::Append => SinkStart::At(Some(last)),
         OnMismatch::Refuse => SinkStart::BehindOther(SinkError::OtherSink {
             address: sink.address.clone(),

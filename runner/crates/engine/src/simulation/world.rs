@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) renaming: Option<(u64, Vec<RenamedPart>)>,
     /// Generation whose swap may be durable.
     pub(crate) swapping: Option<Arc<NumberedGeneration>>,
-    /// Queues that no configuration has had since they were looked at, with the index of their first job.
+    /// Queues that no configuration has had since the last comparison, with the index of their first job.
     orphans: BTreeMap<Address, u64>,
     /// Files with committed lines.
     files: BTreeSet<PathBuf>,
