@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::project::{Project, jobs};
+use crate::project::{Project, ids, jobs};
 
 /// Two sources, each with a queue and a step that adds its name, and a join of them.
 const PIPELINE: &str = r#"
@@ -210,4 +210,23 @@ fn an_error_queue_with_a_reader_keeps_its_records_for_a_retry() {
     project.run().done();
     assert_eq!(project.read("out.ndjson"), jobs(1..=3));
     project.assert_sound();
+}
+
+#[test]
+fn errors_of_a_queue_that_the_configuration_has_no_more_are_listed_counted_and_retried() {
+    let pipeline = "follow = false\n[pipeline]\nerrors = \"failed\"\n\
+                    [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n";
+    let project = Project::pipeline(pipeline)
+        .file("in.ndjson", jobs(1..=3))
+        .file("work.rhai", "fn process(job) { if job.id < 3 { throw \"no\" } job }");
+    project.run();
+    project.change("p.toml", "errors = \"failed\"", "errors = \"trouble\"");
+    project.write("work.rhai", "fn process(job) { job }");
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert!(listed.contains("p/failed/1") && listed.contains("p/failed/2"), "{listed}");
+    assert_eq!(project.status("p/work", "p/in")["errors"], 2);
+    project.tidegate(&["errors", "retry", "--step", "p/work", "--yes"]).done();
+    project.run();
+    assert_eq!(project.tidegate(&["errors", "list"]).done().stdout, "no errors\n");
+    assert_eq!(ids(&project.read("out.ndjson")), [3, 1, 2]);
 }

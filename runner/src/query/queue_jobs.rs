@@ -65,13 +65,46 @@ pub(crate) fn errors(
         name_steps(store, &mut errors)?;
         return Ok(Answer::Errors { errors, total });
     }
-    for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
-        if let Some(state) = store.queue(&queue.address)? {
-            total += last_errors(store, &state, all, limit, &mut errors)?;
-        }
+    for state in error_queues(store, configuration)? {
+        total += last_errors(store, &state, all, limit, &mut errors)?;
     }
     name_steps(store, &mut errors)?;
     Ok(Answer::Errors { errors, total })
+}
+
+/// The queues with error records, in the order of the configuration. Removed ones are behind the others.
+pub(super) fn error_queues(
+    store: &Store,
+    configuration: &Configuration,
+) -> Result<Vec<QueueState>, ReadError> {
+    let mut found = Vec::new();
+    for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
+        found.extend(store.queue(&queue.address)?);
+    }
+    let declared: BTreeSet<&Address> = configuration.queues.iter().map(|queue| &queue.address).collect();
+    let removed = store.queues()?.into_iter().filter(|state| !declared.contains(&state.address));
+    found.extend(removed.filter(|state| holds_records(store, state)));
+    Ok(found)
+}
+
+/// Whether the newest job of a removed queue is an error record.
+pub(super) fn holds_records(store: &Store, state: &QueueState) -> bool {
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "the fields that every error record has")]
+    struct Record {
+        time: String,
+        step: String,
+        input: String,
+        attempt: u32,
+        kind: String,
+        hash: String,
+    }
+    if state.jobs() == 0 {
+        return false;
+    }
+    // A damaged one is reported by a reading of the jobs.
+    let Ok(Some(newest)) = store.read(&state.address, state.head, 1, PAGE_BYTES) else { return false };
+    newest.payloads.get(0).is_some_and(|record| serde_json::from_slice::<Record>(record).is_ok())
 }
 
 /// The generation that wrote an error record.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::age;
 use super::age::Oldest;
 use super::parked_counts::ParkedCounts;
-use super::queue_jobs::{RecordGeneration, open_ranges};
+use super::queue_jobs::{RecordGeneration, error_queues, holds_records, open_ranges};
 use super::retry_status;
 use super::source_status;
 use super::table_status;
@@ -349,7 +349,10 @@ pub(crate) fn queues(
         if settings.is_none() && queue.jobs() == 0 {
             continue;
         }
-        let errors = settings.is_some_and(|settings| settings.holds_errors);
+        let errors = match settings {
+            Some(settings) => settings.holds_errors,
+            None => holds_records(store, &queue),
+        };
         let open = if errors { Some(open(store, &queue)?) } else { None };
         queues.push(QueueStatus {
             queue: name.clone(),
@@ -393,13 +396,13 @@ fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap
         let record: Option<RecordGeneration> = serde_json::from_slice(record).ok();
         names.since(record.map_or(0, |record| record.generation)).step(&step)
     };
-    for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
-        let Some(state) = store.queue(&queue.address)? else { continue };
-        let handled = store.handled(&queue.address)?.unwrap_or_default();
+    for state in error_queues(store, configuration)? {
+        let queue = &state.address;
+        let handled = store.handled(queue)?.unwrap_or_default();
         for (mut from, to) in open_ranges(&handled, state.first, state.head) {
             while from <= to {
                 let jobs = usize::try_from(to - from + 1).unwrap_or(usize::MAX);
-                let page = match store.read_details(&queue.address, from, jobs, ERRORS_PAGE_BYTES) {
+                let page = match store.read_details(queue, from, jobs, ERRORS_PAGE_BYTES) {
                     // Retention has just deleted the others.
                     Err(ReadError::Gone { first, .. }) if first > from => {
                         from = first;
