@@ -57,6 +57,27 @@ fn every_tick_comes_once_and_in_order_over_kills() {
 }
 
 #[test]
+fn a_schedule_that_changes_while_the_runner_runs_has_no_ticks_from_before() {
+    let project = project("all");
+    let often = project.read("p.toml");
+    // The last tick is long ago.
+    project.write("p.toml", often.replace("every = \"50ms\"", "every = \"24h\""));
+    let mut running = project.started_with(&["--no-watch"]);
+    running.wait_until("the start is recorded", || project.is_answered());
+    for _ in 0..30 {
+        project.tidegate(&["status"]).done();
+    }
+    let changed = jiff::Timestamp::now().as_millisecond();
+    project.write("p.toml", &often);
+    project.tidegate(&["reload", "."]).done();
+    running.wait_until("ticks", || dues(&project).len() > 2);
+    running.stop().done();
+    let dues = dues(&project);
+    assert!(dues[0] >= changed, "{dues:?} {changed}");
+    assert!(dues.windows(2).all(|pair| pair[1] - pair[0] == EVERY), "{dues:?}");
+}
+
+#[test]
 fn no_tick_comes_twice_where_missed_ones_are_left_out() {
     for missed in ["skip", "once"] {
         let dues = ticks_over_kills(missed);

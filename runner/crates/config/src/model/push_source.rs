@@ -20,6 +20,14 @@ pub enum PushSource {
 }
 
 impl PushSource {
+    #[must_use]
+    pub fn schedule(&self) -> Option<&Schedule> {
+        match self {
+            Self::Schedule(source) => Some(&source.schedule),
+            Self::Http(_) | Self::Exec(_) => None,
+        }
+    }
+
     /// Its `type`.
     #[must_use]
     pub fn sort(&self) -> &'static str {

@@ -169,7 +169,8 @@ pub(crate) fn rename_all(
 }
 
 /// Schedules, each from its last tick on. The start of a schedule that never ticked is recorded, so that
-/// later ticks without a running engine count as missed. Without those that are the same in `before`.
+/// later ticks without a running engine count as missed. `before`: the configuration from which a running runner goes on;
+/// schedules that are the same in it are left out.
 pub(crate) fn tickers(
     configuration: &Configuration,
     before: Option<&Configuration>,
@@ -186,7 +187,16 @@ pub(crate) fn tickers(
         // A rename is part of the same commit.
         let former =
             changes.renamed.parts.iter().find(|part| part.to == queue.address).map(|part| &part.from);
-        let last = store.ticked(former.unwrap_or(&queue.address))?;
+        let mut last = store.ticked(former.unwrap_or(&queue.address))?;
+        if before.is_some() {
+            let (now, old) = (changes.now, earlier.and_then(PushSource::schedule));
+            // A tick of the earlier schedule that is due and was not taken is not lost. Otherwise the runner has missed
+            // nothing: the new schedule has no tick from before it was in force.
+            let is_due = last.zip(old).and_then(|(last, old)| old.next(last)).is_some_and(|next| next <= now);
+            if !is_due {
+                last = last.map(|last| last.max(now));
+            }
+        }
         let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
         if last != Some(ticker.handled()) {
             changes.schedule_positions.push((queue.address.clone(), ticker.handled()));
