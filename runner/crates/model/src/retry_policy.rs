@@ -180,7 +180,8 @@ impl RetryPolicy {
             return Decision::NotRetried;
         }
         if self.max_attempts > 0 && tried.attempt >= self.max_attempts {
-            return Decision::Exhausted(Exhausted::Attempts(self.max_attempts));
+            // More than the policy allows, if an earlier policy did.
+            return Decision::Exhausted(Exhausted::Attempts(tried.attempt));
         }
         let quick =
             self.quick.filter(|row| tried.asked.is_none() && !tried.attempt.is_multiple_of(row.attempts));

@@ -106,7 +106,8 @@ fn foreseen(
                 other.address
             ))
         } else if let Some((writer, its)) = writers.get(&path).filter(|_| is_regular(&path)) {
-            taken((sink, file), (writer, its), &renamed)
+            let has_from = next.steps.iter().any(|step| step.address == sink.address);
+            taken((sink, file), (writer, its), &renamed, has_from)
         } else {
             cannot_create(&file.path)
         };
@@ -164,11 +165,13 @@ fn cannot_create(path: &Path) -> Option<String> {
 }
 
 /// Reason for which a sink cannot have the file that another sink of the current generation writes. The writer may
-/// still add lines after this check, so its present content does not matter.
+/// still add lines after this check, so its present content does not matter. `has_from`: the sink reads a queue or a
+/// source itself.
 fn taken(
     (sink, file): (&Sink, &FileSink),
     (writer, its): (&Sink, &FileSink),
     renamed: &[RenamedPart],
+    has_from: bool,
 ) -> Option<String> {
     let is_renamed = |part: &RenamedPart| {
         part.kind == NamedKind::Endpoint && part.from == writer.address && part.to == sink.address
@@ -183,11 +186,14 @@ fn taken(
         OnMismatch::Append => {
             Some(format!("sink `{writer}` writes the same file as `{}`: use this path", shown(&its.path)))
         }
-        OnMismatch::Refuse => Some(format!(
-            "`{path}` has the lines of sink `{writer}`, which is in force; write to another path, or continue behind \
-             these lines with `on_mismatch = \"append\"`, and with `begin_at = \"newest\"` if its jobs are not to be \
-             written again"
-        )),
+        OnMismatch::Refuse => {
+            let newest = ", and with `begin_at = \"newest\"` if its jobs are not to be written again";
+            Some(format!(
+                "`{path}` has the lines of sink `{writer}`, which is in force; write to another path, or continue \
+                 behind these lines with `on_mismatch = \"append\"`{}",
+                if has_from { newest } else { "" }
+            ))
+        }
     }
 }
 
