@@ -147,7 +147,7 @@ pub enum Decision {
 /// The limit that a job has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
-    /// The allowed number of attempts.
+    /// The number of attempts that were made.
     Attempts(u32),
     /// The allowed time, which the next attempt would exceed.
     Time(Duration),
