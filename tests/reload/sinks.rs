@@ -96,3 +96,26 @@ fn lines_of_another_program_in_a_file_that_a_sink_had_left_are_kept() {
     running.stop().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 70, 2]);
 }
+
+/// The sink of the other name has begun to write and committed nothing when the runner dies.
+#[test]
+fn lines_that_a_sink_did_not_commit_to_the_file_of_another_one_are_cut_off_by_both() {
+    for returns in [false, true] {
+        let (project, text) = accepting();
+        let mut running = project.started_with(&["--no-watch"]);
+        wait_for(&project, &mut running, "out.ndjson", 1);
+        project.write("p.toml", with_other_sink(&text));
+        project.tidegate(&["reload", "."]).done();
+        // The first write is announced by a commit of its own.
+        version_of(&project, &mut running, 2);
+        assert!(running.kill());
+        project.append("out.ndjson", "{\"id\":7");
+        if returns {
+            project.write("p.toml", &text);
+        }
+        running = project.started_with(&["--no-watch"]);
+        version_of(&project, &mut running, 3);
+        running.stop().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3], "returns: {returns}");
+    }
+}

@@ -20,7 +20,7 @@ pub(crate) mod stdout;
 
 use tidegate_plugin::Payloads;
 
-pub use cut_back::cut_back;
+pub use cut_back::{cut_back, holds};
 pub use error::{Mismatch, SinkError};
 pub use file::{FileSinkWriter, stored_path};
 pub use stdout::StdoutWriter;
@@ -101,6 +101,13 @@ impl SinkWriter {
         match self {
             Self::File(file) => file.committed(position),
             Self::Stdout(_) | Self::Null => {}
+        }
+    }
+
+    /// The store holds no position of this sink in its file: the next write is announced by one.
+    pub fn forget_position(&mut self) {
+        if let Self::File(file) = self {
+            file.forget_position();
         }
     }
 

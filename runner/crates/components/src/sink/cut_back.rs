@@ -1,12 +1,22 @@
-//! `cut_back`: removes the bytes that a dead runner left in a file to which no sink writes any more.
+//! `cut_back`: removes the bytes that a dead runner left in a file to which no sink writes any more, by the position of the
+//! sink.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::file_tail::Tail;
 use tidegate_model::SinkPosition;
+
+/// Whether the file at the path has the committed content of this position.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn holds(path: &Path, position: &SinkPosition) -> io::Result<bool> {
+    let tail = Tail::read(&File::open(path)?, position.offset)?;
+    Ok(tail.len() == position.tail_len && tail.hash() == position.tail_hash)
+}
 
 /// Cuts the file off at its committed position. Returns the number of bytes; `None` if the path has another file or
 /// none, as after a move.

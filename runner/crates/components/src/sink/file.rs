@@ -175,6 +175,10 @@ impl FileSinkWriter {
         self.committed = Some(position.clone());
     }
 
+    pub(crate) fn forget_position(&mut self) {
+        self.committed = None;
+    }
+
     pub(crate) fn roll_back(&mut self) -> Result<(), SinkError> {
         let (Some(target), Some(committed)) = (&self.target, &self.committed) else { return Ok(()) };
         let path = &self.spec.path;

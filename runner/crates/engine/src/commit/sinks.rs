@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
 use crate::error::{Chain, EngineError};
-use tidegate_components::sink::{SinkError, SinkWriter, stored_path};
+use tidegate_components::sink::{SinkError, SinkWriter, holds, stored_path};
 use tidegate_config::{OnMismatch, Sink, SinkKind, SinkRef, Step, Target};
 use tidegate_model::{Address, NamedKind, RenamedPart, SinkPosition};
 use tidegate_store::{ReadError, Store};
@@ -85,12 +85,21 @@ impl Sinks {
             (SinkKind::File(open), SinkKind::File(file)) => open.path == file.path,
             _ => false,
         };
-        let is_left = |(at, open): &(&SinkRef, &OpenedSink)| **at == sink || is_same_file(open);
-        let closed: Vec<SinkRef> = self.open.iter().filter(is_left).map(|(&at, _)| at).collect();
-        left.extend(closed.iter().filter_map(|at| self.closing_of(*at)));
-        self.open.retain(|at, _| !closed.contains(at));
+        // Its own file may have lines that are not committed, and so may one that could not be rolled back.
+        let is_left = |(at, open): &(&SinkRef, &OpenedSink)| {
+            is_same_file(open) != (**at == sink) && !self.broken.contains_key(*at)
+        };
+        let others: Vec<SinkRef> = self.open.iter().filter(is_left).map(|(&at, _)| at).collect();
+        left.extend(others.iter().filter_map(|at| self.closing_of(*at)));
+        self.open.retain(|at, open| *at != sink && !is_same_file(open));
+        let open =
+            |position: Option<&SinkPosition>| (self.open_sink)(&settings.address, &settings.kind, position);
         let opened = match start(store, settings)? {
-            SinkStart::At(position) => (self.open_sink)(&settings.address, &settings.kind, position.as_ref()),
+            SinkStart::At(position) => open(position.as_ref()),
+            SinkStart::Behind(position) => open(Some(&position)).map(|mut writer| {
+                writer.forget_position();
+                writer
+            }),
             SinkStart::BehindOther(error) => Err(error),
         };
         match opened {
@@ -218,8 +227,10 @@ impl Sinks {
 
 /// How a sink continues.
 pub(crate) enum SinkStart {
-    /// At this position. Without one, the sink is new.
+    /// At this position of its own. Without one, the sink is new.
     At(Option<SinkPosition>),
+    /// At this position of another sink.
+    Behind(SinkPosition),
     /// Another sink has written behind its lines, which it does not accept.
     BehindOther(SinkError),
 }
@@ -236,9 +247,11 @@ pub(crate) fn start_under(name: &Address, store: &Store, sink: &Sink) -> Result<
     let Some((other, last)) = last_of_others(name, own.as_ref(), &file.path, store)? else {
         return Ok(SinkStart::At(own));
     };
+    let is_at_own = own.is_some_and(|own| (own.path, own.offset) == (last.path.clone(), last.offset));
     Ok(match file.on_mismatch {
         // Lines behind the last position of all sinks were not committed.
-        OnMismatch::Append => SinkStart::At(Some(last)),
+        _ if last.offset == 0 || is_at_own => SinkStart::Behind(last),
+        OnMismatch::Append => SinkStart::Behind(last),
         OnMismatch::Refuse => SinkStart::BehindOther(SinkError::OtherSink {
             address: sink.address.clone(),
             path: file.path.clone(),
@@ -261,7 +274,8 @@ fn position_under(name: &Address, store: &Store, sink: &Sink) -> Result<Option<S
     Ok(if found.as_ref().is_some_and(is_gone) { own } else { found })
 }
 
-/// The last position of other sinks in the present file at the path, if it is behind that of the sink.
+/// The last position of other sinks in the present file at the path, if it is behind that of the sink, or is that of a
+/// sink that was about to write there.
 pub(crate) fn last_of_others(
     name: &Address,
     own: Option<&SinkPosition>,
@@ -276,15 +290,19 @@ pub(crate) fn last_of_others(
         let is_there = || at.path.as_ref().map(Path::new) == absolute.as_deref();
         is_same || at.inode == present.ino() && is_there()
     };
-    let behind = own.filter(|own| is_in(own)).map_or(0, |own| own.offset);
-    if present.len() <= behind {
+    let own = own.filter(|own| is_in(own));
+    let behind = own.map_or((0, false), |own| (own.offset, own.open));
+    if present.len() <= behind.0 {
         return Ok(None);
     }
     let mut others = store.all_sinks()?;
     others.extend(store.sink_files()?);
-    others
-        .retain(|(sink, at)| sink != name && is_in(at) && (behind + 1..=present.len()).contains(&at.offset));
-    Ok(others.into_iter().max_by_key(|(_, at)| (at.offset, at.open)))
+    others.retain(|(sink, at)| {
+        sink != name && is_in(at) && (at.offset, at.open) > behind && at.offset <= present.len()
+    });
+    others.sort_by_key(|(_, at)| (at.offset, at.open));
+    // Another file may have got the number of one that is gone.
+    Ok(others.into_iter().rev().find(|(_, at)| holds(path, at).unwrap_or(false)))
 }
 
 /// Sinks with an output of `delivery`, each with the position of the output.
@@ -304,7 +322,43 @@ fn deliveries(group: &[StepChange]) -> impl Iterator<Item = &Delivery> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_store::open_in_memory;
+    use tidegate_config::{FileSink, SinkFormat};
+    use tidegate_plugin::Payloads;
+    use tidegate_store::{Changes, open_in_memory};
+
+    /// Without it, the lines of a crash would count as those of another program.
+    #[test]
+    fn a_sink_announces_its_first_write_to_a_file_that_another_sink_has_had_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, mut store_writer) = open_in_memory().unwrap();
+        let [old, new] = ["p/old", "p/new"].map(|name| Sink {
+            address: Address::parse(name).unwrap(),
+            kind: SinkKind::File(FileSink {
+                path: folder.path().join("out"),
+                format: SinkFormat::Ndjson,
+                on_mismatch: OnMismatch::Append,
+            }),
+        });
+        let mut sinks = Sinks::default();
+        sinks.prepare(SinkRef(0), &old, &store, &mut Vec::new()).unwrap().unwrap();
+        let writer = &mut sinks.open.get_mut(&SinkRef(0)).unwrap().writer;
+        let mut commit = |address: &Address, position: &SinkPosition| {
+            let sinks = vec![(address.clone(), position.clone())];
+            store_writer.commit(&Changes { sinks, ..Changes::default() }).unwrap();
+        };
+        let opening = writer.needs_opening().unwrap().unwrap();
+        commit(&old.address, &opening);
+        writer.committed(&opening);
+        writer.write(&["1"].iter().map(|job| job.as_bytes()).collect::<Payloads>()).unwrap();
+        let written = writer.sync().unwrap().unwrap();
+        commit(&old.address, &written);
+        writer.committed(&written);
+        let mut left = Positions::new();
+        sinks.prepare(SinkRef(1), &new, &store, &mut left).unwrap().unwrap();
+        assert_eq!(left, [(SinkRef(0), old.address, SinkPosition { open: false, ..written.clone() })]);
+        let opening = sinks.open.get_mut(&SinkRef(1)).unwrap().writer.needs_opening().unwrap();
+        assert_eq!(opening, Some(written));
+    }
 
     #[test]
     fn an_open_sink_that_the_configuration_has_no_more_has_its_new_name() {

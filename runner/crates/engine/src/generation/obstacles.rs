@@ -45,6 +45,7 @@ pub(crate) fn find(
             let name = renamed.iter().find(is_its).map_or(&sink.address, |part| &part.from);
             let why = match sinks::start_under(name, store, sink)? {
                 SinkStart::At(position) => cannot_open(sink, position.as_ref()),
+                SinkStart::Behind(position) => cannot_open(sink, Some(&position)),
                 SinkStart::BehindOther(error) => Some(Chain(&error).to_string()),
             };
             found.extend(why.map(|why| (sink.address.clone(), why)));
