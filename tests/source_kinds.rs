@@ -77,6 +77,9 @@ fn a_source_with_waiting_jobs_cannot_become_one_that_is_read() {
     set(&project, FILE);
     run(&project);
     assert_eq!(ids(&project.read("out.ndjson")), [7, 8, 9, 1, 2, 3]);
+    project.append("in.ndjson", jobs([4]));
+    run(&project);
+    assert_eq!(ids(&project.read("out.ndjson")), [7, 8, 9, 1, 2, 3, 4]);
 }
 
 #[test]

@@ -28,6 +28,8 @@ use tidegate_store::Trigger;
 const SETTLED: Duration = Duration::from_millis(40);
 /// Longest wait for that.
 const SETTLED_MAX: Duration = Duration::from_millis(500);
+/// Longest wait for programs that write files.
+const WRITTEN_MAX: Duration = Duration::from_secs(10);
 /// Interval of the comparison, unless `[reload] poll` sets it.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -90,11 +92,13 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
 
 /// Waits until no more events come, and no program is writing a file.
 fn settle(told: &Receiver<()>, writes: &Mutex<OpenWrites>) {
-    let until = Instant::now() + SETTLED_MAX;
+    let begun = Instant::now();
     loop {
         let has_come = told.recv_timeout(SETTLED).is_ok();
         let now = Instant::now();
-        if !writes.lock().are_open(now) && (!has_come || now >= until) {
+        // A file may be written all the time.
+        let is_written = now < begun + WRITTEN_MAX && writes.lock().are_open(now);
+        if !is_written && (!has_come || now >= begun + SETTLED_MAX) {
             return;
         }
     }
@@ -163,8 +167,11 @@ impl FolderWatch {
         let (known, writes) = (Arc::clone(&names), Arc::<Mutex<OpenWrites>>::default());
         let written = Arc::clone(&writes);
         let on_event = move |event: notify::Result<Event>| {
-            let Some(event) = event.ok().filter(|event| is_relevant(event, &known.lock())) else { return };
-            let ends = written.lock().note(&event, Instant::now());
+            let names = known.lock();
+            let Some(event) = event.ok().filter(|event| is_relevant(event, &names)) else { return };
+            let is_read = event.paths.iter().any(|path| is_read(path, &names));
+            drop(names);
+            let ends = is_read && written.lock().note(&event, Instant::now());
             if ends || !event.kind.is_access() {
                 // The thread that follows the files may be over.
                 let _ = events.send(());
@@ -206,12 +213,15 @@ impl FolderWatch {
 /// Whether the event may be of a file of the configuration: outputs in the same folder change all the time.
 /// Kubernetes replaces a link whose name begins with two dots.
 fn is_relevant(event: &Event, names: &BTreeSet<OsString>) -> bool {
-    let is_read = |path: &PathBuf| {
-        let kind = path.extension().and_then(OsStr::to_str);
+    let is_relevant = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        matches!(kind, Some("toml" | "rhai" | "so" | "dylib") | None)
-            || name.starts_with("..")
-            || path.file_name().is_some_and(|name| names.contains(name))
+        is_read(path, names) || path.extension().is_none() || name.starts_with("..")
     };
-    event.need_rescan() || event.paths.iter().any(is_read)
+    event.need_rescan() || event.paths.iter().any(is_relevant)
+}
+
+/// Whether a reload may read a file of this name.
+fn is_read(path: &Path, names: &BTreeSet<OsString>) -> bool {
+    matches!(path.extension().and_then(OsStr::to_str), Some("toml" | "rhai" | "so" | "dylib"))
+        || path.file_name().is_some_and(|name| names.contains(name))
 }

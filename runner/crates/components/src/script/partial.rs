@@ -9,7 +9,7 @@ use std::ops::Range;
 use rhai::{Array, Dynamic, Identifier, Map};
 
 use super::compile::used_fields::UsedFields;
-use super::values::json::{self, MAX_DEPTH, WriteError};
+use super::values::json::{self, MAX_DEPTH, ReadError, WriteError};
 use crate::memory;
 
 /// The key of the mark in the map of a partial object. An object with this key is parsed as a whole.
@@ -143,7 +143,8 @@ impl PartialJob {
             Err(WriteError::Unsayable(_)) => {
                 // The message names the path from the beginning of the value.
                 buffer.truncate(start);
-                json::write_within(&self.whole(value), buffer, bytes)
+                let whole = self.whole(value).map_err(|_| WriteError::TooLarge(bytes))?;
+                json::write_within(&whole, buffer, bytes)
             }
             Ok(()) => Ok(()),
         }
@@ -151,34 +152,41 @@ impl PartialJob {
 
     /// The return value of a script as the next one of its chain gets it: the job, of which the fields are parsed that
     /// any of them uses, or a value without partial objects.
-    pub(crate) fn between_scripts(&self, value: Dynamic) -> Dynamic {
+    ///
+    /// # Errors
+    /// The memory is full.
+    pub(crate) fn between_scripts(&self, value: Dynamic) -> Result<Dynamic, ReadError> {
         let is_job = |value: &Dynamic| value.as_map_ref().is_ok_and(|map| mark(&map) == Some(JOB));
         if self.objects.is_empty() || is_job(&value) || !holds_partial(&value) {
-            return value;
+            return Ok(value);
         }
         self.whole(&value)
     }
 
     /// The value with all fields of partial objects.
-    pub(crate) fn whole(&self, value: &Dynamic) -> Dynamic {
+    ///
+    /// # Errors
+    /// The memory is full.
+    pub(crate) fn whole(&self, value: &Dynamic) -> Result<Dynamic, ReadError> {
         if let Ok(map) = value.as_map_ref() {
-            let parts = map.iter().filter(|(key, _)| !key.is_empty() || mark(&map).is_none());
-            let parts = parts.map(|(key, value)| (key.clone(), self.whole(value)));
-            let mut whole = mark(&map).map_or_else(Map::new, |object| self.object(object));
-            whole.extend(parts);
-            return Dynamic::from_map(whole);
+            let mut whole = mark(&map).map_or_else(|| Ok(Map::new()), |object| self.object(object))?;
+            for (key, value) in map.iter().filter(|(key, _)| !key.is_empty() || mark(&map).is_none()) {
+                whole.insert(key.clone(), self.whole(value)?);
+            }
+            return Ok(Dynamic::from_map(whole));
         }
         if let Ok(array) = value.as_array_ref() {
-            return Dynamic::from_array(array.iter().map(|element| self.whole(element)).collect::<Array>());
+            let whole = array.iter().map(|element| self.whole(element)).collect::<Result<Array, _>>()?;
+            return Ok(Dynamic::from_array(whole));
         }
-        value.clone()
+        Ok(value.clone())
     }
 
     /// All fields of an object, as they were in the job.
-    fn object(&self, number: usize) -> Map {
+    fn object(&self, number: usize) -> Result<Map, ReadError> {
         let text = self.objects.get(number).and_then(|object| self.text.get(object.text.clone()));
-        let read = text.and_then(|text| json::read(text.as_bytes()).ok());
-        read.and_then(Dynamic::try_cast::<Map>).unwrap_or_default()
+        let read = text.map(|text| json::read(text.as_bytes())).transpose()?;
+        Ok(read.and_then(Dynamic::try_cast::<Map>).unwrap_or_default())
     }
 }
 

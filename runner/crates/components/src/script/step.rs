@@ -256,12 +256,17 @@ impl ScriptStep {
         if between && returned.is_array() {
             let elements = returned.into_array().unwrap_or_default();
             return elements.into_iter().try_for_each(|element| {
-                let element = self.partial.between_scripts(element);
+                let element = self.between_scripts(element)?;
                 self.run_from(from + 1, element, job, outputs)
             });
         }
-        let returned = if between { self.partial.between_scripts(returned) } else { returned };
+        let returned = if between { self.between_scripts(returned)? } else { returned };
         self.run_from(from + 1, returned, job, outputs)
+    }
+
+    /// The return value of a script, as the next one gets it.
+    fn between_scripts(&self, returned: Dynamic) -> Result<Dynamic, Failure> {
+        self.partial.between_scripts(returned).map_err(|error| self.failure_of_payload(&error))
     }
 
     /// Passes a job that no script handles on: to the next processor as it is, or to every output of the step.
@@ -286,7 +291,8 @@ impl ScriptStep {
         }
         if partial::is_partial(returned) {
             // The fields of the job are the names of the outputs.
-            return self.hand_on(&self.partial.whole(returned), outputs);
+            let whole = self.partial.whole(returned).map_err(|error| self.failure_of_payload(&error))?;
+            return self.hand_on(&whole, outputs);
         }
         let Ok(map) = returned.as_map_ref() else {
             let message = format!(

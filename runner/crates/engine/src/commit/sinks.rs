@@ -274,8 +274,8 @@ fn position_under(name: &Address, store: &Store, sink: &Sink) -> Result<Option<S
     Ok(if found.as_ref().is_some_and(is_gone) { own } else { found })
 }
 
-/// The last position of other sinks in the present file at the path, if it is behind that of the sink, or is that of a
-/// sink that was about to write there.
+/// The last position of other sinks in the present file at the path, if it is behind that of the sink. At the same place,
+/// the position of a sink that was about to write there counts.
 pub(crate) fn last_of_others(
     name: &Address,
     own: Option<&SinkPosition>,

@@ -83,7 +83,7 @@ fn foreseen(
     let (_, renamed) = renames::of_takeover(next, before, between, store)?;
     found.extend(source_kinds::changed(next, before, &renamed, store)?);
     for source in next.sources.iter().filter(|source| is_new(source, before)) {
-        let why = source_kinds::why_not(source, store)?;
+        let why = source_kinds::why_not(source, &store.segments(&source.address)?, store)?;
         found.extend(why.map(|why| (source.address.clone(), why)));
     }
     if let Some(repeated) = renames::repeated(&renamed, store)? {

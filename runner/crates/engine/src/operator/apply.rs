@@ -121,7 +121,7 @@ fn push(
     if let Some(due) = due.filter(|due| *due > changes.now) {
         return Ok(late::push((QueueRef(position), queue), jobs, due, changes));
     }
-    changes.heads = source_kinds::heads(configuration, store).map_err(|error| error_text(&error))?;
+    changes.heads = source_kinds::heads_before_a_push(queue, store).map_err(|error| error_text(&error))?;
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });
     let request_outcome = RequestOutcome::Pushed { jobs: payloads.len() as u64 };

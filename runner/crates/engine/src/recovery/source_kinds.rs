@@ -4,32 +4,56 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_config::{Configuration, Source, SourceKind};
-use tidegate_model::{Address, NamedKind, RenamedPart, log_target};
+use tidegate_model::{Address, NamedKind, RenamedPart, Segment, log_target};
 use tidegate_store::{ReadError, Store};
 
 /// Queues whose next jobs would get indices that steps have passed, because a pull source had their names. Each has the
-/// index behind which its jobs must come.
-pub(crate) fn heads(configuration: &Configuration, store: &Store) -> Result<Vec<(Address, u64)>, ReadError> {
-    let pulled = store.pull_sources()?;
+/// index behind which its jobs must come. `before`: the configuration from which a running runner goes on; its queues are
+/// right.
+pub(crate) fn heads(
+    configuration: &Configuration,
+    before: Option<&Configuration>,
+    store: &Store,
+) -> Result<Vec<(Address, u64)>, ReadError> {
+    let known: BTreeSet<&Address> =
+        before.into_iter().flat_map(|before| before.queues.iter().map(|queue| &queue.address)).collect();
     let names = configuration.queues.iter().map(|queue| &queue.address);
-    let names: BTreeSet<&Address> = names.filter(|name| pulled.contains(name)).collect();
+    heads_of(&names.filter(|name| !known.contains(name)).collect(), store)
+}
+
+/// The same of a queue that gets a job now. A queue that has had jobs was right then, unless a file had its name since.
+pub(crate) fn heads_before_a_push(queue: &Address, store: &Store) -> Result<Vec<(Address, u64)>, ReadError> {
+    let is_new = store.queue(queue)?.is_none_or(|state| state.head == 0);
+    if is_new || !store.segments(queue)?.is_empty() {
+        return heads_of(&BTreeSet::from([queue]), store);
+    }
+    Ok(Vec::new())
+}
+
+fn heads_of(names: &BTreeSet<&Address>, store: &Store) -> Result<Vec<(Address, u64)>, ReadError> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let mut last: BTreeMap<Address, u64> = BTreeMap::new();
     for (_, input, progress) in store.all_progress()? {
-        if names.contains(&input) {
+        if !names.contains(&input) {
+            continue;
+        }
+        // `begin_at` may name a job that a queue does not have yet.
+        if !progress.is_untouched() || !store.segments(&input)?.is_empty() {
             let last = last.entry(input).or_default();
             *last = progress.position().max(*last);
         }
     }
     let mut heads = Vec::new();
     for (queue, last) in last {
-        if store.queue(&queue)?.map_or(0, |state| state.head) < last {
+        let state = store.queue(&queue)?;
+        if state.as_ref().map_or(0, |state| state.head) < last {
+            let deleted = state.map_or(0, |state| state.jobs());
             tracing::info!(
                 target: log_target::ENGINE,
-                source = %queue, index = last + 1,
-                "the source was of another kind before: its jobs begin at this index"
+                source = %queue, index = last + 1, deleted,
+                "the source was of another kind before: its jobs begin at this index, and older ones that were kept are deleted"
             );
             heads.push((queue, last));
         }
@@ -37,15 +61,23 @@ pub(crate) fn heads(configuration: &Configuration, store: &Store) -> Result<Vec<
     Ok(heads)
 }
 
-/// Reason for which a pull source cannot have a name that had another kind of source before.
-pub(crate) fn why_not(source: &Source, store: &Store) -> Result<Option<String>, ReadError> {
+/// Reason for which a pull source cannot have a name that had another kind of source before. `segments`: its files, as the
+/// store knows them.
+pub(crate) fn why_not(
+    source: &Source,
+    segments: &[Segment],
+    store: &Store,
+) -> Result<Option<String>, ReadError> {
     let address = &source.address;
-    let (queue, was_pulled) = (store.queue(address)?, store.pull_sources()?.contains(address));
+    let queue = store.queue(address)?;
     let passed = match source.kind {
         // The numbers of its jobs have a fixed meaning.
-        SourceKind::Service(_) => queue.is_some() || was_pulled,
-        // The place of its next line is known by the index of a job, which jobs of the queue have passed.
-        SourceKind::File(_) => queue.is_some() && was_pulled,
+        SourceKind::Service(_) => queue.is_some() || !segments.is_empty(),
+        // The place of its next line is known by the index of a job, which later jobs of the queue have passed.
+        SourceKind::File(_) => {
+            let head = queue.as_ref().map_or(0, |queue| queue.head);
+            segments.last().is_some_and(|segment| head >= segment.first)
+        }
     };
     if passed {
         return Ok(Some(
@@ -90,7 +122,10 @@ pub(crate) fn changed(
         |name: &Address| renamed.iter().any(|part| part.kind == NamedKind::Endpoint && part.from == *name);
     let mut found = Vec::new();
     for name in names.into_iter().filter(|name| !moves(name)) {
-        if store.queue(&name)?.is_some() || store.pull_sources()?.contains(&name) {
+        let is_taken = || -> Result<bool, ReadError> {
+            Ok(store.all_progress()?.iter().any(|(_, input, _)| *input == name))
+        };
+        if store.queue(&name)?.is_some() || !store.segments(&name)?.is_empty() || is_taken()? {
             let why = "its jobs come from a source of another kind then: give it another name, or stop the runner, \
                        change the files, and start it again";
             found.push((name, why.to_owned()));

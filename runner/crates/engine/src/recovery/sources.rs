@@ -34,10 +34,10 @@ impl OpenSources {
     ) -> Result<Result<&JobLog, String>, EngineError> {
         if self.0.get(&position).is_none_or(|open| open.kind != source.kind) {
             self.0.remove(&position);
-            if let Some(why) = source_kinds::why_not(source, store)? {
+            let segments = store.segments(&source.address)?;
+            if let Some(why) = source_kinds::why_not(source, &segments, store)? {
                 return Ok(Err(format!("source `{}`: {why}", source.address)));
             }
-            let segments = store.segments(&source.address)?;
             committed.note_source(position, segments.last(), store.mark(&source.address, u64::MAX)?);
             let log = match JobLog::open(&source.address, &source.kind, segments) {
                 Ok(log) => log,

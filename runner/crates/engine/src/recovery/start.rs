@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -161,7 +162,7 @@ pub(crate) fn rename_all(
         changes.history.extend(history::at_start(generation, store));
         writer.commit(&changes)?;
     }
-    let heads = source_kinds::heads(&generation.configuration, store)?;
+    let heads = source_kinds::heads(&generation.configuration, None, store)?;
     if !heads.is_empty() {
         writer.commit(&Changes { now, heads, ..Changes::default() })?;
     }
@@ -190,12 +191,11 @@ pub(crate) fn tickers(
         let mut last = store.ticked(former.unwrap_or(&queue.address))?;
         if before.is_some() {
             let (now, old) = (changes.now, earlier.and_then(PushSource::schedule));
-            // A tick of the earlier schedule that is due and was not taken is not lost. Otherwise the runner has missed
-            // nothing: the new schedule has no tick from before it was in force.
-            let is_due = last.zip(old).and_then(|(last, old)| old.next(last)).is_some_and(|next| next <= now);
-            if !is_due {
-                last = last.map(|last| last.max(now));
-            }
+            // The runner has missed nothing: the new schedule has no tick from before it was in force. But one that both
+            // have, that is due, and that was not taken yet, is not left out.
+            let due = last.zip(old).and_then(|(last, old)| old.next(last)).filter(|due| *due <= now);
+            let from = due.map_or(now, |due| due - Duration::from_millis(1));
+            last = last.map(|last| last.max(from));
         }
         let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
         if last != Some(ticker.handled()) {

@@ -5,7 +5,7 @@ pub(crate) mod late_rows;
 pub(crate) mod outputs;
 pub(crate) mod parked_rows;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -246,27 +246,6 @@ impl Store {
                 segments.push(RecordKey::Segment(id, key.value().1).unseal_json(stored.value())?);
             }
             Ok(segments)
-        })
-    }
-
-    /// All sources with segments or marks: jobs were read from their files or services.
-    pub fn pull_sources(&self) -> Result<BTreeSet<Address>, ReadError> {
-        self.view(|txn| {
-            let names = Names::read(&txn.open_table(NAMES)?)?;
-            let (segments, marks) = (txn.open_table(SEGMENTS)?, txn.open_table(MARKS)?);
-            let mut found = BTreeSet::new();
-            let mut from = Some(0);
-            while let Some(id) = from {
-                let segment = segments.range((id, 0)..)?.next().transpose()?;
-                let mark = marks.range((id, 0)..)?.next().transpose()?;
-                let segment = segment.map(|(key, _)| key.value().0);
-                let next = segment.into_iter().chain(mark.map(|(key, _)| key.value().0)).min();
-                if let Some(next) = next {
-                    found.insert(names.get(next)?.clone());
-                }
-                from = next.and_then(|next| next.checked_add(1));
-            }
-            Ok(found)
         })
     }
 

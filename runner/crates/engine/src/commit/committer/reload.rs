@@ -67,7 +67,8 @@ impl Committer {
         let renamed: Vec<RenamedPart> = self.store.name_history()?.of(generation.number).cloned().collect();
         self.sinks.rename(&renamed);
         self.committed_state.names.add(generation.number, renamed);
-        let heads = source_kinds::heads(&generation.configuration, &self.store)?;
+        let before = &self.committed_state.generation.configuration;
+        let heads = source_kinds::heads(&generation.configuration, Some(before), &self.store)?;
         self.commit_all(&Changes { now: self.clock.now(), heads, ..Changes::default() })?;
         for (position, queue) in generation.configuration.queues.entries() {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
