@@ -294,7 +294,9 @@ mod tests {
     #[test]
     fn a_mistake_of_a_module_that_several_scripts_import_is_one() {
         let mut one_by_one = Diagnostics::new(".", Files::default());
-        [7, 2, 7].map(|at| one_by_one.push(mistake(at)));
+        for at in [7, 2, 7] {
+            one_by_one.push(mistake(at));
+        }
         let mut together = Diagnostics::new(".", Files::default());
         together.extend([7, 2, 7].map(mistake));
         for found in [one_by_one, together] {
