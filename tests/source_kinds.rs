@@ -84,7 +84,7 @@ fn a_source_with_waiting_jobs_cannot_become_one_that_is_read() {
 
 #[test]
 fn a_running_runner_refuses_a_source_of_another_kind() {
-    let project = project().file("in.ndjson", jobs(1..=2));
+    let project = project().file("in.ndjson", jobs(1..=2)).file("up.ndjson", "");
     project.change("p.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
     let mut running = project.started_with(&["--no-watch"]);
     running.wait_until("two jobs", || project.ids_so_far("out.ndjson").len() == 2);
@@ -93,8 +93,10 @@ fn a_running_runner_refuses_a_source_of_another_kind() {
         let plan = project.tidegate(&["plan"]).failed(1).stdout;
         assert!(plan.contains("refused: "), "{plan}");
         let refused = project.tidegate(&["reload", "."]).failed(1).stderr;
-        let why = "its jobs come from a source of another kind then: give it another name";
+        let why = "its jobs would come from a source of another kind; give it another name";
         assert!(plan.contains(why) && refused.contains(why), "{plan}\n{refused}");
+        // The queue of a step has no section, and no place.
+        assert_eq!(refused.contains("p.toml:1:"), source == HTTP, "{refused}");
     }
     running.stop().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);

@@ -184,7 +184,12 @@ pub(crate) fn obstacles(
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
         let text = diagnostics.files().get(&file);
-        let section = |kind: &&str| locate(text?, &[*kind, address.name.as_str()], true);
+        let name = address.name.as_str();
+        let section = |kind: &&str| {
+            let key = locate(text?, &[*kind, name], true)?;
+            // Without such a part, the place is that of another one of its kind.
+            (text?.get(key.clone())?.trim_matches(['"', '\'']) == name).then_some(key)
+        };
         let place = ["sink", "source", "queue"].iter().find_map(section);
         diagnostics.push(Diagnostic::error(file, place, cannot_be_opened(&obstacle)));
     }

@@ -126,7 +126,7 @@ pub(crate) fn changed(
             Ok(store.all_progress()?.iter().any(|(_, input, _)| *input == name))
         };
         if store.queue(&name)?.is_some() || !store.segments(&name)?.is_empty() || is_taken()? {
-            let why = "its jobs come from a source of another kind then: give it another name, or stop the runner, \
+            let why = "its jobs would come from a source of another kind; give it another name, or stop the runner, \
                        change the files, and start it again";
             found.push((name, why.to_owned()));
         }
