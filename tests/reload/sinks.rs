@@ -2,6 +2,7 @@
 
 use super::{mark, marking, version_of, wait_for};
 use crate::project::{Project, ids, jobs};
+use crate::running::Running;
 
 const APPEND: &str = "on_mismatch = \"append\"\n";
 
@@ -18,15 +19,22 @@ fn accepting() -> (Project, String) {
     (project, text)
 }
 
+/// A runner whose sink has written a job, and whose sink of another name has written the next one to the same file. With
+/// the text of the first configuration.
+fn handed_over() -> (Project, String, Running) {
+    let (project, text) = accepting();
+    let mut running = project.started_with(&["--no-watch"]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("p.toml", with_other_sink(&text));
+    project.tidegate(&["reload", "."]).done();
+    version_of(&project, &mut running, 2);
+    (project, text, running)
+}
+
 #[test]
 fn a_sink_that_returns_to_its_file_keeps_the_lines_of_another_sink() {
     for way in ["rollback", "reload", "stop", "kill"] {
-        let (project, text) = accepting();
-        let mut running = project.started_with(&["--no-watch"]);
-        wait_for(&project, &mut running, "out.ndjson", 1);
-        project.write("p.toml", with_other_sink(&text));
-        project.tidegate(&["reload", "."]).done();
-        version_of(&project, &mut running, 2);
+        let (project, text, mut running) = handed_over();
         if way == "rollback" {
             project.tidegate(&["rollback", "--yes"]).done();
         } else {
@@ -101,13 +109,8 @@ fn lines_of_another_program_in_a_file_that_a_sink_had_left_are_kept() {
 #[test]
 fn lines_that_a_sink_did_not_commit_to_the_file_of_another_one_are_cut_off_by_both() {
     for returns in [false, true] {
-        let (project, text) = accepting();
-        let mut running = project.started_with(&["--no-watch"]);
-        wait_for(&project, &mut running, "out.ndjson", 1);
-        project.write("p.toml", with_other_sink(&text));
-        project.tidegate(&["reload", "."]).done();
         // The first write is announced by a commit of its own.
-        version_of(&project, &mut running, 2);
+        let (project, text, mut running) = handed_over();
         assert!(running.kill());
         project.append("out.ndjson", "{\"id\":7");
         if returns {
