@@ -14,7 +14,11 @@ use tidegate_model::SinkPosition;
 /// # Errors
 /// The file cannot be read.
 pub fn holds(path: &Path, position: &SinkPosition) -> io::Result<bool> {
-    let tail = Tail::read(&File::open(path)?, position.offset)?;
+    has_content(&File::open(path)?, position)
+}
+
+fn has_content(file: &File, position: &SinkPosition) -> io::Result<bool> {
+    let tail = Tail::read(file, position.offset)?;
     Ok(tail.len() == position.tail_len && tail.hash() == position.tail_hash)
 }
 
@@ -34,9 +38,8 @@ pub fn cut_back(position: &SinkPosition) -> io::Result<Option<u64>> {
     if metadata.ino() != position.inode || metadata.len() < position.offset {
         return Ok(None);
     }
-    let tail = Tail::read(&file, position.offset)?;
     // Another program wrote the file anew.
-    if tail.len() != position.tail_len || tail.hash() != position.tail_hash {
+    if !has_content(&file, position)? {
         return Ok(None);
     }
     let bytes = metadata.len() - position.offset;
