@@ -96,12 +96,17 @@ fn settle(told: &Receiver<()>, writes: &Mutex<OpenWrites>) {
     loop {
         let has_come = told.recv_timeout(SETTLED).is_ok();
         let now = Instant::now();
-        // A file may be written all the time.
-        let is_written = now < begun + WRITTEN_MAX && writes.lock().are_open(now);
-        if !is_written && (!has_come || now >= begun + SETTLED_MAX) {
+        let is_written = writes.lock().are_open(now);
+        if has_settled(now.saturating_duration_since(begun), has_come, is_written) {
             return;
         }
     }
+}
+
+/// Whether the files can be read after this time. `has_come`: an event has just come. `is_written`: a program is writing a
+/// file; some files are written all the time.
+fn has_settled(waited: Duration, has_come: bool, is_written: bool) -> bool {
+    (!is_written || waited >= WRITTEN_MAX) && (!has_come || waited >= SETTLED_MAX)
 }
 
 /// Files whose changes count, apart from those that are listed: the files of the configuration in force, and those of
@@ -224,4 +229,17 @@ fn is_relevant(event: &Event, names: &BTreeSet<OsString>) -> bool {
 fn is_read(path: &Path, names: &BTreeSet<OsString>) -> bool {
     matches!(path.extension().and_then(OsStr::to_str), Some("toml" | "rhai" | "so" | "dylib"))
         || path.file_name().is_some_and(|name| names.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_change_or_are_written_all_the_time_are_read_all_the_same() {
+        assert!(has_settled(SETTLED, false, false));
+        assert!(!has_settled(SETTLED, true, false) && has_settled(SETTLED_MAX, true, false));
+        assert!(!has_settled(SETTLED_MAX, true, true) && !has_settled(WRITTEN_MAX / 2, false, true));
+        assert!(has_settled(WRITTEN_MAX, true, true));
+    }
 }
