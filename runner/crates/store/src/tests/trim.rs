@@ -58,3 +58,20 @@ fn a_job_that_may_not_go_stays_however_large_the_queue_is() {
     assert_eq!(first_after(2, TrimWhen::Never, Some(0)), 3);
     assert_eq!(first_after(0, TrimWhen::Never, Some(0)), 1);
 }
+
+#[test]
+fn a_queue_goes_on_behind_a_raised_head_and_keeps_no_job_before_it() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    ten_jobs(&mut writer, &store);
+    let raise = |writer: &mut Writer, head, appends| {
+        let heads = vec![(address("a/q"), head)];
+        writer.commit(&Changes { now: Timestamp(11), heads, appends, ..Changes::default() }).unwrap()
+    };
+    raise(&mut writer, 10, Vec::new());
+    assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().jobs(), 10, "it is not further on");
+    let committed = raise(&mut writer, 15, vec![append("a/q", ["next"])]);
+    assert_eq!(committed.appended[0].first, 16);
+    let state = store.queue(&address("a/q")).unwrap().unwrap();
+    assert_eq!((state.first, state.head), (16, 16));
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+}
