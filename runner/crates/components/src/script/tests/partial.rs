@@ -156,6 +156,16 @@ fn a_script_behind_another_one_has_all_fields() {
 }
 
 #[test]
+fn a_value_that_fills_the_memory_between_two_scripts_fails_the_job() {
+    let job = format!(r#"{{"inner":{{"f0":"few","f1":[{}0]}}}}"#, "0,".repeat(100_000));
+    let mut chain = body("job.inner").then("more.rhai", "fn process(job) { job.f0 }");
+    assert_eq!(chain.run(&job), "-> \"few\"");
+    chain.limits.memory = 1 << 20;
+    let failed = chain.run(&job);
+    assert!(failed.contains("the values of the job exceed `limits.memory`"), "{failed}");
+}
+
+#[test]
 fn a_job_whose_fields_are_the_outputs_is_handed_on_with_all_of_them() {
     let forked = body("job").to(&["one", "two"]);
     assert_eq!(forked.run(r#"{"two":[{"id":1}],"one":2}"#), "-> one: 2\n-> two: {\"id\":1}");
