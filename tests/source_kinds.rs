@@ -83,6 +83,72 @@ fn a_source_with_waiting_jobs_cannot_become_one_that_is_read() {
 }
 
 #[test]
+fn a_file_whose_lines_would_be_counted_otherwise_needs_another_name() {
+    let csv = "[source.in]\ntype = \"file\"\npath = \"in.csv\"\nformat = \"csv\"\nfollow = true\n";
+    let project = project().file("in.csv", "id,of\n1,a\n2,b\n");
+    set(&project, csv);
+    let mut running = project.started_with(&["--no-watch"]);
+    running.wait_until("two jobs", || project.read_if_there("out.ndjson").lines().count() == 2);
+    let why = "its files would be divided into other jobs (csv, headers = false, delimiter = ,; before: csv, headers = \
+               true, delimiter = ,), and steps would repeat or skip some: give it another name";
+    set(&project, &(csv.to_owned() + "headers = false\n"));
+    let plan = project.tidegate(&["plan"]).failed(1).stdout;
+    let refused = project.tidegate(&["reload", "."]).failed(1).stderr;
+    assert!(plan.contains(why) && refused.contains(why), "{plan}\n{refused}");
+    assert!(refused.contains("p.toml:1:"), "{refused}");
+    running.stop().done();
+    // A start, and each one after it, also if the source was away meanwhile.
+    for away in [false, true] {
+        if away {
+            project.write(
+                "p.toml",
+                (HTTP.to_owned() + STEP).replace("in\"", "other\"").replace(".in", ".other"),
+            );
+            run(&project);
+            set(&project, &(csv.to_owned() + "headers = false\n"));
+        }
+        let plan = project.tidegate(&["plan"]).failed(1).stdout;
+        assert!(plan.contains(why), "{plan}");
+        for _ in 0..2 {
+            let stopped = project.tidegate(&["run", ".", "--until-idle"]).failed(1).stderr;
+            assert!(stopped.contains(&format!("source `p/in` cannot go on: {why}")), "{stopped}");
+        }
+    }
+    set(&project, csv);
+    project.append("in.csv", "3,c\n");
+    run(&project);
+    let out = "{\"id\":\"1\",\"of\":\"a\"}\n{\"id\":\"2\",\"of\":\"b\"}\n{\"id\":\"3\",\"of\":\"c\"}\n";
+    assert_eq!(project.read("out.ndjson"), out);
+    set(&project, &csv.replace("source.in", "source.again").replace("follow = true", "headers = false"));
+    project.change("p.toml", "from = \"in\"", "from = \"again\"\nbegin_at = 4");
+    run(&project);
+    assert_eq!(project.read("out.ndjson"), out.to_owned() + "[\"3\",\"c\"]\n");
+    project.assert_sound();
+}
+
+#[test]
+fn a_file_of_which_no_job_was_taken_can_be_divided_otherwise() {
+    let ndjson = FILE.replace("in.ndjson", "in.csv");
+    let project = project().file("in.csv", "id;of\n");
+    set(&project, &ndjson.replace("\"ndjson\"", "\"csv\""));
+    run(&project);
+    project.append("in.csv", "1;a\n");
+    set(&project, &ndjson.replace("\"ndjson\"", "\"csv\"\ndelimiter = \";\""));
+    run(&project);
+    assert_eq!(project.read("out.ndjson"), "{\"id\":\"1\",\"of\":\"a\"}\n");
+    // The same lines are the same jobs.
+    set(&project, &FILE.replace("\"ndjson\"", "\"lines\"").replace("source.in", "source.text"));
+    project.change("p.toml", "from = \"in\"", "from = \"text\"");
+    project.write("in.ndjson", jobs(1..=1));
+    run(&project);
+    set(&project, &FILE.replace("source.in", "source.text"));
+    project.change("p.toml", "from = \"in\"", "from = \"text\"");
+    project.append("in.ndjson", jobs(2..=2));
+    run(&project);
+    assert!(project.read("out.ndjson").ends_with("{\"id\":2}\n"), "{}", project.read("out.ndjson"));
+}
+
+#[test]
 fn a_running_runner_refuses_a_source_of_another_kind() {
     let project = project().file("in.ndjson", jobs(1..=2)).file("up.ndjson", "");
     project.change("p.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");

@@ -63,7 +63,7 @@ pub(super) fn plan(
     plan.refused = match run {
         _ if plan.is_empty() => Vec::new(),
         Some(run) => run.foreseen_obstacles(&next)?.iter().map(cannot_be_opened).collect(),
-        None => next.refused_rename(store)?.iter().map(ToString::to_string).collect(),
+        None => next.refused_at_start(store)?.iter().map(ToString::to_string).collect(),
     };
     Ok(Answer::Plan(Planned::Plan(plan)))
 }

@@ -18,7 +18,7 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-use crate::model::{Configuration, FormerNames, Gate, GateRef, Step};
+use crate::model::{Configuration, FormerNames, Gate, GateRef, Source, Step};
 use tidegate_model::{Address, Name, PartNames};
 
 use self::setting::Scope;
@@ -100,6 +100,12 @@ impl Configuration {
             gates: by(self.gates.iter(), |gate| (gate.address(), parts::gate(&scope, gate))),
             runner: runner::digest(&scope, self),
         }
+    }
+
+    /// The digest of one of its sources.
+    #[must_use]
+    pub fn source_digest(&self, source: &Source) -> SourceDigest {
+        parts::source(&Scope::of(self), source)
     }
 
     /// A number that depends on the content of all parts, scripts included, and not on the runner's settings.

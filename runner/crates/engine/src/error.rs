@@ -6,6 +6,7 @@ use std::io;
 use thiserror::Error;
 
 use crate::generation::renames::RepeatedIndices;
+use crate::recovery::source_kinds::ChangedFraming;
 use tidegate_components::sink::SinkError;
 use tidegate_components::source::SourceError;
 use tidegate_store::{CommitError, OpenError, ReadError};
@@ -26,6 +27,8 @@ pub enum EngineError {
     Source(#[from] SourceError),
     #[error(transparent)]
     Rename(#[from] RepeatedIndices),
+    #[error(transparent)]
+    Framing(#[from] ChangedFraming),
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
     #[error("a thread of the runner ended unexpectedly: please report this bug")]

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use self::current::NumberedGeneration;
-use self::renames::RepeatedIndices;
 use self::source_files::SourceFiles;
+use crate::error::EngineError;
 use crate::load_plugins;
+use crate::recovery::source_kinds;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::request_schema::RequestSchema;
 use tidegate_components::script;
@@ -60,12 +61,17 @@ impl Generation {
         Self { plugins, files, ..Self::from(Arc::clone(configuration)) }
     }
 
-    /// A rename for which a start on this store would be refused.
+    /// The reasons for which a start on this store would be refused.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn refused_rename(&self, store: &Store) -> Result<Option<RepeatedIndices>, ReadError> {
-        renames::repeated(&renames::of(&self.configuration, None, store)?, store)
+    pub fn refused_at_start(&self, store: &Store) -> Result<Vec<EngineError>, ReadError> {
+        let renamed = renames::of(&self.configuration, None, store)?;
+        let mut refused: Vec<EngineError> =
+            renames::repeated(&renamed, store)?.into_iter().map(EngineError::from).collect();
+        let changed = source_kinds::changed_framings(&self.configuration, None, &renamed, store)?;
+        refused.extend(changed.into_iter().map(EngineError::from));
+        Ok(refused)
     }
 
     /// The digests of all parts.

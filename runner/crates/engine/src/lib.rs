@@ -60,6 +60,7 @@ pub use crate::operator::removed::removed_parts;
 pub use crate::operator::request::{
     CompletionOutcome, MoveSummary, RemovedPart, Reply, Request, RequestOutcome,
 };
+pub use crate::recovery::source_kinds::ChangedFraming;
 pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};
 pub use crate::step::held_lanes::holds_lanes;

@@ -169,6 +169,19 @@ pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAsp
     digest
 }
 
+impl PartDigest<SourceAspect> {
+    /// Framing of its files: the settings that decide which job of a file has which index. `None` for a service.
+    #[must_use]
+    pub fn framing(&self) -> Option<String> {
+        let shown = |key| self.shown(key).unwrap_or_default();
+        Some(match self.shown("format")? {
+            "ndjson" | "lines" => "a job for each line".to_owned(),
+            "csv" => format!("csv, headers = {}, delimiter = {}", shown("headers"), shown("delimiter")),
+            format => format.to_owned(),
+        })
+    }
+}
+
 fn file(digest: &mut PartDigest<SourceAspect>, scope: &Scope<'_>, file: &FileSource) {
     let FileSource { path, format, follow, max_line, headers, delimiter } = file;
     digest.add(scope, SourceAspect::Path, "path", |it| it.path(path));

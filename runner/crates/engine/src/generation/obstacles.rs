@@ -82,6 +82,8 @@ fn foreseen(
     }
     let (_, renamed) = renames::of_takeover(next, before, between, store)?;
     found.extend(source_kinds::changed(next, before, &renamed, store)?);
+    let counted = source_kinds::changed_framings(next, Some(before), &renamed, store)?;
+    found.extend(counted.into_iter().map(|changed| (changed.source_name.clone(), changed.why())));
     for source in next.sources.iter().filter(|source| is_new(source, before)) {
         let why = source_kinds::why_not(source, &store.segments(&source.address)?, store)?;
         found.extend(why.map(|why| (source.address.clone(), why)));

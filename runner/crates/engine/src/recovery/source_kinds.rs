@@ -1,11 +1,11 @@
-//! Kinds of sources: a name whose jobs came from elsewhere before. The position of a step in an input is an index, and
-//! no index may mean two jobs.
+//! Kinds of sources: a name whose jobs came from elsewhere before, or were counted otherwise. The position of a step in an
+//! input is an index, and no index may mean two jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_config::{Configuration, Source, SourceKind};
+use tidegate_config::{Configuration, ConfigurationDigest, Source, SourceDigest, SourceKind};
 use tidegate_model::{Address, NamedKind, RenamedPart, Segment, log_target};
-use tidegate_store::{ReadError, Store};
+use tidegate_store::{HistoryEntry, ReadError, Store, TakeoverOutcome};
 
 /// Queues whose next jobs would get indices that steps have passed, because a pull source had their names. Each has the
 /// index behind which its jobs must come. `before`: the configuration from which a running runner goes on; its queues are
@@ -132,4 +132,93 @@ pub(crate) fn changed(
         }
     }
     Ok(found)
+}
+
+/// A file source whose jobs would get other indices than those that steps have taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("source `{source_name}` cannot go on: {}", self.why())]
+pub struct ChangedFraming {
+    pub(crate) source_name: Address,
+    before: String,
+    now: String,
+}
+
+/// Sources of files that are divided into jobs otherwise than when steps took jobs of them. `before`: the configuration
+/// from which a running runner goes on. Sources that it does not have are compared with the last one that had them.
+pub(crate) fn changed_framings(
+    next: &Configuration,
+    before: Option<&Configuration>,
+    renamed: &[RenamedPart],
+    store: &Store,
+) -> Result<Vec<ChangedFraming>, ReadError> {
+    let mut unknown = Vec::new();
+    let mut found = Vec::new();
+    for source in next.sources.iter().filter(|source| matches!(source.kind, SourceKind::File(_))) {
+        let is_its = |part: &&RenamedPart| part.kind == NamedKind::Endpoint && part.to == source.address;
+        let former = renamed.iter().find(is_its).map_or(&source.address, |part| &part.from);
+        let Some(now) = next.source_digest(source).framing() else { continue };
+        let earlier = before.and_then(|before| {
+            let earlier = before.sources.iter().find(|earlier| earlier.address == *former)?;
+            before.source_digest(earlier).framing()
+        });
+        match earlier {
+            Some(earlier) if earlier == now => {}
+            Some(earlier) => found.push((former, ChangedFraming::new(source, earlier, now))),
+            None => unknown.push((former, source, now)),
+        }
+    }
+    if found.is_empty() && unknown.is_empty() {
+        return Ok(Vec::new());
+    }
+    let taken = taken(store)?;
+    unknown.retain(|(former, ..)| taken.contains(*former));
+    if !unknown.is_empty() {
+        // Damage of the history stops no start.
+        let (entries, _) = store.history().unwrap_or_default();
+        let ran = |entry: &&HistoryEntry| !matches!(entry.outcome, TakeoverOutcome::Failed(_));
+        for entry in entries.iter().rev().filter(ran) {
+            if unknown.is_empty() {
+                break;
+            }
+            let text = store.history_text(&entry.digest).unwrap_or_default();
+            let Some(digest) = text.and_then(|text| ConfigurationDigest::from_recorded(&text)) else {
+                continue;
+            };
+            unknown.retain(|(former, source, now)| {
+                let Some(earlier) = digest.sources.get(*former).and_then(SourceDigest::framing) else {
+                    return true;
+                };
+                if earlier != *now {
+                    found.push((former, ChangedFraming::new(source, earlier, now.clone())));
+                }
+                false
+            });
+        }
+    }
+    Ok(found.into_iter().filter(|(former, _)| taken.contains(*former)).map(|(_, changed)| changed).collect())
+}
+
+/// Inputs of which a step has taken a job.
+fn taken(store: &Store) -> Result<BTreeSet<Address>, ReadError> {
+    let progress = store.all_progress()?;
+    let done = progress.into_iter().filter(|(_, _, progress)| progress.position() > 0);
+    let mut taken: BTreeSet<Address> = done.map(|(_, input, _)| input).collect();
+    let begun = store.all_snapshots()?.into_iter().flat_map(|snapshot| snapshot.inputs);
+    taken.extend(begun.map(|input| input.address));
+    Ok(taken)
+}
+
+impl ChangedFraming {
+    fn new(source: &Source, before: String, now: String) -> Self {
+        Self { source_name: source.address.clone(), before, now }
+    }
+
+    /// The reason without the name.
+    pub(crate) fn why(&self) -> String {
+        let Self { before, now, .. } = self;
+        format!(
+            "its files would be divided into other jobs ({now}; before: {before}), and steps would repeat or skip some: give \
+             it another name, with `begin_at` in its steps if they are not to take all of it"
+        )
+    }
 }

@@ -154,6 +154,13 @@ pub(crate) fn rename_all(
     if let Some(repeated) = renames::repeated(&parts, store)? {
         return Err(repeated.into());
     }
+    // The sources of the last run are the same if its configuration is.
+    if history::at_start(generation, store).is_some()
+        && let Some(changed) =
+            source_kinds::changed_framings(&generation.configuration, None, &parts, store)?.into_iter().next()
+    {
+        return Err(changed.into());
+    }
     if !parts.is_empty() {
         let renamed = Renames { generation: generation.number, parts };
         let mut changes = Changes { now, renamed, ..Changes::default() };
