@@ -1,6 +1,6 @@
 //! Tests of cleared queues: readers skip the discarded jobs. `queue show --all` shows every queue.
 
-use crate::project::{Project, jobs};
+use crate::project::{Project, ids, jobs};
 
 /// `stuck` stops at its first job; `take` keeps up with the same queue.
 fn project() -> Project {
@@ -96,4 +96,34 @@ fn the_last_jobs_of_every_queue_are_shown_in_one_look() {
         json.as_array().expect("a list").iter().filter_map(|job| job["queue"].as_str()).collect();
     assert_eq!(of, ["p/between", "p/between", "p/failed"]);
     project.tidegate(&["queue", "show"]).failed(64);
+}
+
+#[test]
+fn jobs_that_a_killed_runner_had_begun_are_not_discarded() {
+    let long = "fn process(job) { let x = 0; loop { x += 1 } }";
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[queue.between]\nretain = \"forever\"\n\
+             [step.print]\nfrom = \"between\"\nrun = \"print.rhai\"\nto = \"out\"\ntimeout = \"1h\"\n\
+             limits = { operations = 100000000000 }\n[sink.out]\ntype = \"stdout\"\n\
+             [source.never]\ntype = \"schedule\"\nevery = \"1000h\"\n[step.never]\nfrom = \"never\"\n",
+        )
+        .file("print.rhai", long);
+    let mut running = project.started();
+    project.tidegate_given(&["queue", "push", "p/between"], jobs(1..=3)).done();
+    let count = |name: &str| project.status("p/print", "p/between")[name].as_u64().unwrap_or_default();
+    running.wait_until("the first attempts", || count("running") > 0);
+    project.tidegate_given(&["queue", "push", "p/between"], jobs(4..=6)).done();
+    running.kill();
+    let begun = count("begun");
+    assert!(begun > 0);
+    project.tidegate(&["queue", "clear", "p/between", "--yes"]).done();
+    assert_eq!(count("begun"), begun);
+    project.tidegate_given(&["queue", "push", "p/between"], jobs(7..=7)).done();
+    project.write("print.rhai", "fn process(job) { job }");
+    let printed = project.tidegate(&["run", ".", "--until-idle"]).done().stdout;
+    assert_eq!(ids(&printed), (1..=begun).chain([7]).collect::<Vec<_>>());
+    assert_eq!(count("waiting"), 0);
+    project.assert_sound();
 }

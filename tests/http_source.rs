@@ -48,6 +48,19 @@ fn a_job_that_was_taken_is_delivered_and_the_run_goes_on() {
 }
 
 #[test]
+fn a_key_is_forgotten_after_its_time_also_if_nothing_else_is_taken() {
+    let project = project("key = \"id\"\ndedupe = \"1s\"", SINK);
+    let (mut running, _, mut client) = started(&project);
+    let mut push = |job: &str| client.request("POST /sources/p/requests", &[JSON], job).status;
+    assert_eq!((push("{\"id\":1}"), push("{\"id\":1}")), (202, 200));
+    running.wait_until("the time of the key", || push("{\"id\":1,\"other\":true}") == 202);
+    assert_eq!(push("{\"id\":1,\"other\":true}"), 200);
+    running.wait_until("both jobs", || project.read_if_there("out.ndjson").lines().count() == 2);
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
 fn what_was_taken_survives_a_kill_right_after_the_answer_and_stands_there_once() {
     let project = project("key = \"id\"", "[sink.out]\nfrom = \"requests\"\ntype = \"null\"\n");
     let mut taken: BTreeMap<String, u64> = BTreeMap::new();

@@ -91,6 +91,89 @@ fn what_cannot_be_run_again_is_refused() {
     }
 }
 
+/// Job 2 waits an hour for its second attempt.
+const WAITS: &str =
+    "fn process(job, ctx) { if job.id == 2 && ctx.attempt == 1 { retry_in(\"1h\", \"not yet\") } job }";
+
+#[test]
+fn a_job_that_waits_for_another_attempt_is_not_run_a_second_time_by_a_replay() {
+    let fifo = "queuer = { strategy = \"fifo\" }\n";
+    let ordered = "queuer = { strategy = \"fifo\", ordered = true }\n";
+    let serial = "queuer = { strategy = \"serial\" }\n";
+    // A step that takes its jobs one after the other goes on with the job that waits.
+    let after: &[u64] = &[1, 2, 1, 3, 4, 5, 6];
+    for (queuer, given, left, all) in [
+        ("", vec![1], "1 that is", after),
+        (serial, vec![1], "1 that is", after),
+        (ordered, vec![1], "1 that is", &[1, 1, 2, 3, 4, 5, 6]),
+        (fifo, vec![1, 3, 4, 5, 6], "1 that is", &[1, 3, 4, 5, 6, 1, 3, 4, 5, 6, 2]),
+    ] {
+        let step = format!("[step.give]\nfrom = \"in\"\nrun = \"give.rhai\"\n{queuer}to = \"out\"\n");
+        let project = project(&step).file("give.rhai", WAITS).file("in.ndjson", jobs(1..=6));
+        let mut running = project.started();
+        running.wait_until("the first attempts", || {
+            let status = project.status("p/give", "p/in");
+            let is_held = queuer != ordered
+                || project.json(&["job", "show", "p/in/6"]).to_string().contains("finished");
+            status["delayed"] == 1 && project.ids_so_far("out.ndjson") == given && is_held
+        });
+        let replayed = project.tidegate(&["replay", "p/give", "--from", "1", "--yes"]).done().stdout;
+        let expected = format!("; {left} delayed or pending");
+        assert!(replayed.contains(&expected), "{queuer}: {replayed}");
+        let before = if after == all { 1 } else { all.len() - 1 };
+        if queuer != ordered {
+            running.wait_until("the replay", || project.ids_so_far("out.ndjson").len() >= before);
+        }
+        project.tidegate(&["delayed", "now", "p/give", "--yes"]).done();
+        running.wait_until("all jobs", || project.ids_so_far("out.ndjson").len() >= all.len());
+        running.stop().done();
+        assert_eq!(ids(&project.read("out.ndjson")), all, "{queuer}");
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn a_pending_job_stays_one_when_its_step_is_replayed() {
+    let step = "[step.ask]\nfrom = \"in\"\nrun = \"ask.rhai\"\nto = \"out\"\n";
+    let project = project(step)
+        .file("ask.rhai", "fn process(job) { if job.id == 1 { pending(\"h\") } job }")
+        .file("in.ndjson", jobs(1..=3));
+    run(&project);
+    let pending = || project.status("p/ask", "p/in")["pending"].as_u64();
+    assert_eq!(pending(), Some(1));
+    project.tidegate(&["replay", "p/ask", "--from", "1", "--yes"]).done();
+    run(&project);
+    assert_eq!((pending(), ids(&project.read("out.ndjson"))), (Some(1), vec![2, 3, 2, 3]));
+    project.write("in.ndjson", jobs([1]));
+    project.change("p.toml", "in.ndjson", "alone.ndjson");
+    project.change("p.toml", "source.in", "source.alone");
+    project.change("p.toml", "from = \"in\"", "from = \"alone\"");
+    project.write("alone.ndjson", jobs([1]));
+    run(&project);
+    let refused = project.tidegate(&["replay", "p/ask", "--from", "1", "--yes"]).failed(1).stderr;
+    let why = "nothing can run again: the jobs of `p/alone` from 1 on are delayed or pending at `p/ask`";
+    assert!(refused.contains(why), "{refused}");
+    project.assert_sound();
+}
+
+#[test]
+fn jobs_of_a_file_that_is_gone_cannot_run_again() {
+    let project = project("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
+    let mut running = project.started();
+    running.wait_until("the first file", || project.ids_so_far("out.ndjson").len() == 9);
+    std::fs::rename(project.path().join("in.ndjson"), project.path().join("in.ndjson.1"))
+        .expect("it is there");
+    project.write("in.ndjson", jobs(10..=14));
+    running.wait_until("the second file", || project.ids_so_far("out.ndjson").len() == 14);
+    std::fs::remove_file(project.path().join("in.ndjson.1")).expect("it is there");
+    let replay = |from| project.tidegate(&["replay", "p/same", "--from", from, "--yes"]);
+    replay("4").failed(1).says("job 4 of `p/in` is no longer in the files of the source");
+    replay("10").done();
+    running.wait_until("the jobs that are there", || project.ids_so_far("out.ndjson").len() == 19);
+    running.stop().done();
+    project.assert_sound();
+}
+
 const OTHER: &str =
     "[source.other]\ntype = \"file\"\npath = \"other.ndjson\"\nformat = \"ndjson\"\nfollow = true\n";
 

@@ -307,6 +307,9 @@ pub(crate) struct ReplayPlan {
     pub(crate) inputs: Vec<Again>,
     /// Number of jobs that the step runs again; of a join, tuples.
     pub(crate) jobs: u64,
+    /// Number of jobs among them that are delayed, pending or held back, and go on as they are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) waiting: u64,
     /// Queues and sinks that the step delivers to, errors last.
     pub(crate) outputs: Vec<String>,
     /// A difference from the request; a sentence.

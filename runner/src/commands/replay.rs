@@ -56,7 +56,7 @@ fn run_again(command: &cli::ReplayArguments) -> Result<Exit, Exit> {
         AnsweredBy::Runner => "now",
         AnsweredBy::Store => "with the next `tidegate run`",
     };
-    print_text(&format!("{} runs {} again {when}", plan.step, jobs(plan.jobs)));
+    print_text(&format!("{} runs {} again {when}{}", plan.step, jobs(plan.jobs), left(&plan)));
     Ok(Exit::Done)
 }
 
@@ -84,5 +84,14 @@ fn question(plan: &ReplayPlan) -> String {
         [] => "; it has no outputs".to_owned(),
         outputs => format!(", into {}; its earlier deliveries stay there", outputs.join(", ")),
     };
-    format!("{} will run {} again ({inputs}){outputs}.", plan.step, jobs(plan.jobs))
+    format!("{} will run {} again ({inputs}){outputs}{}.", plan.step, jobs(plan.jobs), left(plan))
+}
+
+/// Jobs in between that do not run again.
+fn left(plan: &ReplayPlan) -> String {
+    match plan.waiting {
+        0 => String::new(),
+        1 => "; 1 that is delayed or pending goes on as it is".to_owned(),
+        waiting => format!("; {waiting} that are delayed or pending go on as they are"),
+    }
 }

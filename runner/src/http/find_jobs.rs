@@ -12,8 +12,8 @@ use crate::client::ipc::RunnerContext;
 use crate::query::ReportedState;
 use crate::query::job_list::{self, JobFilter};
 use crate::query::late::LateAddress;
-use tidegate_model::Address;
 use tidegate_model::suggest::{did_you_mean, listed};
+use tidegate_model::{Address, Clock as _, SystemClock};
 use tidegate_store::DedupeOutcome;
 
 /// Jobs of a page, unless the client asks for fewer or more …
@@ -101,8 +101,9 @@ fn by_key(queue: &Address, key: &str, context: &RunnerContext) -> Result<Respons
     let owner = KeyOwner::of(queue, &names);
     for sort in ["text", "number", "header"] {
         let hash = owner.hash(sort, key.as_bytes());
-        let known = context.store.delivery(hash).map_err(|error| unreadable(&error))?;
-        let index = match known {
+        let known =
+            context.store.known_keys(&[hash], SystemClock.now()).map_err(|error| unreadable(&error))?;
+        let index = match known.into_iter().next().flatten() {
             Some(DedupeOutcome::IngestedLate { jobs: 0, late_first, .. }) => {
                 return late_jobs::status(&LateAddress { queue: queue.clone(), id: late_first }, context);
             }

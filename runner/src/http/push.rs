@@ -71,7 +71,7 @@ pub(crate) async fn take(
     let owner = KeyOwner::of(address, &names);
     let rules = IntakeRules { schema, header, due, now };
     let store = http.context.store.clone();
-    let is_known = move |key: &IdempotencyKey| is_known(&store, key);
+    let is_known = move |key: &IdempotencyKey| is_known(&store, key, now);
     let intake = if let Some(accept) = source.accept.clone() {
         let (bytes, source) = (body.bytes.clone(), source.clone());
         let work = move |check: &mut AcceptCheck| {
@@ -96,10 +96,10 @@ pub(crate) async fn take(
 }
 
 /// Whether the store remembers the key with this content. A key that cannot be read counts as new.
-fn is_known(store: &Store, key: &IdempotencyKey) -> bool {
-    match store.delivery(key.hash) {
-        Ok(Some(DedupeOutcome::Ingested { content, .. } | DedupeOutcome::IngestedLate { content, .. })) => {
-            key.is_of(content)
+fn is_known(store: &Store, key: &IdempotencyKey, now: Timestamp) -> bool {
+    match store.known_keys(&[key.hash], now).as_deref() {
+        Ok([Some(DedupeOutcome::Ingested { content, .. } | DedupeOutcome::IngestedLate { content, .. })]) => {
+            key.is_of(*content)
         }
         _ => false,
     }

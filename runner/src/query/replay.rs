@@ -1,9 +1,15 @@
 //! `Replay`: the effect of running a step again from an earlier job on.
 
+use std::collections::BTreeSet;
+
 use super::{Again, Answer, ReplayPlan, ReplayStart, rfc3339};
-use tidegate_config::{Configuration, Input, InputMode, InputRef, Step, Target};
-use tidegate_model::Timestamp;
+use tidegate_components::source::{SourceError, SourceLog};
+use tidegate_config::{
+    Configuration, FileSource, Input, InputMode, InputRef, SourceKind, SourceRef, Step, Target,
+};
+use tidegate_engine::Chain;
 use tidegate_model::suggest::{did_you_mean_address, listed};
+use tidegate_model::{Address, Timestamp};
 use tidegate_store::{ReadError, Store};
 
 pub(crate) fn plan(
@@ -67,27 +73,49 @@ fn find(
         };
         return Err(why.into());
     }
-    let jobs = last + 1 - from;
+    // They are not finished, and go on as they are.
+    let waiting: BTreeSet<u64> =
+        store.parked_indices(&step.address, &chosen.hash_name())?.into_iter().collect();
+    let Some(from) = (from..=last).find(|index| !waiting.contains(index)) else {
+        let (step, input) = (&step.address, &chosen.address);
+        let why = format!(
+            "nothing can run again: the jobs of `{input}` from {from} on are delayed or pending at `{step}`"
+        );
+        return Err(why.into());
+    };
+    let (span, waiting) = (last + 1 - from, waiting.range(from..=last).count() as u64);
     let mut inputs = Vec::new();
     // The parts of a tuple stay together.
     let together =
         step.inputs.iter().filter(|input| step.take == InputMode::Join || input.address == chosen.address);
     for input in together {
-        inputs.push(again(store, step, input, jobs)?);
+        inputs.push(again(store, configuration, (step, input), span)?);
     }
     let outputs = outputs(configuration, step);
-    Ok(ReplayPlan { step: step.address.clone(), inputs, jobs, outputs, note })
+    let (step, jobs) = (step.address.clone(), span - waiting);
+    Ok(ReplayPlan { step, inputs, jobs, waiting, outputs, note })
 }
 
 /// The last `jobs` jobs of an input, if all of them are kept.
-fn again(store: &Store, step: &Step, input: &InputRef, jobs: u64) -> Result<Again, No> {
+fn again(
+    store: &Store,
+    configuration: &Configuration,
+    (step, input): (&Step, &InputRef),
+    jobs: u64,
+) -> Result<Again, No> {
     let last = watermark(store, step, input)?;
-    let input = &input.address;
+    let (kind, input) = (input.input, &input.address);
     let Some(before) = last.checked_sub(jobs) else {
         return Err(format!("`{input}` has only {last} jobs, but {jobs} must run again").into());
     };
     let first = before + 1;
-    // A source keeps its own jobs.
+    if let Input::Source(SourceRef(source)) = kind
+        && let SourceKind::File(file) = &configuration.sources[source].kind
+        && let Some(gone) = gone(store, input, file, (first, last))?
+    {
+        let why = format!("job {gone} of `{input}` is no longer in the files of the source");
+        return Err(why.into());
+    }
     let oldest = store.queue(input)?.map(|queue| queue.first);
     if let Some(oldest) = oldest.filter(|&oldest| first < oldest) {
         let why = format!(
@@ -97,6 +125,28 @@ fn again(store: &Store, step: &Step, input: &InputRef, jobs: u64) -> Result<Agai
         return Err(why.into());
     }
     Ok(Again { input: input.clone(), first, last })
+}
+
+/// The first of these jobs whose file was deleted, replaced or cut short since it was read.
+fn gone(
+    store: &Store,
+    input: &Address,
+    file: &FileSource,
+    (first, last): (u64, u64),
+) -> Result<Option<u64>, No> {
+    let segments = store.segments(input)?;
+    let ends = segments.iter().skip(1).map(|next| next.first).chain([u64::MAX]);
+    let held = segments.iter().zip(ends).filter(|(segment, end)| segment.first < *end && first < *end);
+    let starts: Vec<u64> =
+        held.map(|(segment, _)| segment.first.max(first)).take_while(|start| *start <= last).collect();
+    let unreadable = |error: SourceError| No::Because(format!("`{input}` cannot be read: {}", Chain(&error)));
+    let log = SourceLog::open(input, file, segments).map_err(unreadable)?;
+    for start in starts {
+        if log.at(start, store.mark(input, start)?).map_err(unreadable)?.is_none() {
+            return Ok(Some(start));
+        }
+    }
+    Ok(None)
 }
 
 fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {

@@ -4,6 +4,7 @@ pub(crate) mod claims;
 pub(crate) mod clock_set_back;
 pub(crate) mod last_run;
 pub(crate) mod open;
+pub(crate) mod rewind;
 pub(crate) mod snapshots;
 pub(crate) mod source_kinds;
 pub(crate) mod sources;

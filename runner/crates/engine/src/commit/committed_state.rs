@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::request::{
-    BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, RewindTo, SourcePositions, StepChange,
+    BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, Rewind, RewindTo, SourcePositions, StepChange,
 };
 use super::sinks::Positions;
 use super::step_events::{PendingEvents, StepEvents};
 use super::unmatched_jobs::UnmatchedJobs;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::effect::RequestEffect;
+use crate::recovery::rewind;
 use crate::step::declared::DeclaredStep;
 use tidegate_components::source::SourceEnd;
 use tidegate_config::{Configuration, Input, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target};
@@ -232,16 +233,22 @@ impl CommittedState {
             match entry {
                 StepChange::Begin(begin) => self.begin(begin, &mut page),
                 StepChange::Delivery(delivery) => self.deliver(delivery, &mut page),
-                StepChange::Rewind(rewind) => {
-                    for (input, &to) in rewind.to.iter().enumerate() {
-                        let progress = page.progress(self, rewind.step.position, input);
+                StepChange::Rewind(Rewind { step, to, waiting }) => {
+                    for (input, &to) in to.iter().enumerate() {
+                        let progress = page.progress(self, step.position, input);
                         match to {
-                            RewindTo::Index(next) => progress.rewind(next.saturating_sub(1)),
+                            RewindTo::Index(next) => {
+                                rewind::put_back(
+                                    progress,
+                                    next,
+                                    waiting.get(input).map_or(&[], Vec::as_slice),
+                                );
+                            }
                             RewindTo::Behind(last) => progress.skip_to(last),
                             RewindTo::Stay => {}
                         }
                     }
-                    self.settle_snapshots(&rewind.step, None, &mut page);
+                    self.settle_snapshots(step, None, &mut page);
                 }
             }
             self.add_events(entry, &mut page);

@@ -161,7 +161,7 @@ impl Committer {
         let (mut told, mut short) = (false, false);
         self.pair_jobs(&mut group)?;
         let (state, store) = (&self.committed_state, &self.store);
-        let ingest = IngestGroup::of(pushes, state, store)?.with_ticks(ticked);
+        let ingest = IngestGroup::of(pushes, state, store, self.clock.now())?.with_ticks(ticked);
         let ingest = ingest.with_printed(printed, state, self.clock.now());
         let ingest = ingest.with_due(late, state, store, self.clock.now())?;
         loop {

@@ -14,8 +14,8 @@ use crate::operator::late;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Due, Timestamp};
 use tidegate_store::{
-    Append, Block, Changes, DedupeOutcome, DeliveryKey, Details, IngestedKey, LateJob, LateKey, NewLateJob,
-    ParkedId, ReadError, Store,
+    Append, Block, Changes, DedupeOutcome, Details, IngestedKey, LateJob, LateKey, NewLateJob, ParkedId,
+    ReadError, Store,
 };
 
 /// Maximum jobs of a piece that is kept in memory for readers …
@@ -115,8 +115,9 @@ impl IngestGroup {
         pushes: Vec<Push>,
         committed_state: &CommittedState,
         store: &Store,
+        now: Timestamp,
     ) -> Result<Self, ReadError> {
-        let mut known = look_up(&pushes, store)?;
+        let mut known = look_up(&pushes, store, now)?;
         let mut ingest = Self::default();
         for push in pushes {
             // A reload has removed the queue. Without an answer the client learns that the outcome is unknown.
@@ -493,14 +494,17 @@ fn resolved(
 }
 
 /// Stored records of the keys of all pushes.
-fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, KnownKey>, ReadError> {
+fn look_up(
+    pushes: &[Push],
+    store: &Store,
+    now: Timestamp,
+) -> Result<HashMap<DeliveryHash, KnownKey>, ReadError> {
     let keys = pushes.iter().flat_map(|push| push.whole.iter().chain(&push.each));
     let hashes: Vec<DeliveryHash> = keys.map(|key| key.hash).collect();
     if hashes.is_empty() {
         return Ok(HashMap::new());
     }
-    let keys: Vec<_> = hashes.iter().copied().map(DeliveryKey::Hash).collect();
-    let found = store.deliveries(&keys)?;
+    let found = store.known_keys(&hashes, now)?;
     let mut known = HashMap::new();
     for (hash, outcome) in hashes.into_iter().zip(found) {
         let (span, content) = match outcome {

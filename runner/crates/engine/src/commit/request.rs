@@ -10,6 +10,7 @@ use crate::batch::outcomes::DeliveryOutcomes;
 use crate::coordinator::schedules::FiredTicks;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
+use crate::recovery::rewind::JobRange;
 use crate::report::ReplacedGenerations;
 use crate::step::declared::DeclaredStep;
 use tidegate_config::QueueRef;
@@ -86,6 +87,8 @@ pub(crate) struct Rewind {
     pub(crate) step: DeclaredStep,
     /// By input.
     pub(crate) to: Vec<RewindTo>,
+    /// Jobs that wait in the store and are not read again, by input; empty if there are none.
+    pub(crate) waiting: Vec<Vec<JobRange>>,
 }
 
 /// Position of an input after a rewind or a skip.

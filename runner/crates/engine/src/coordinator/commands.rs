@@ -113,8 +113,8 @@ impl Coordinator {
                 }
                 Command::GiveBack { step, batches } => {
                     let Some(state) = self.steps.get(step) else { continue };
-                    let rewind = Rewind { step: state.declared.clone(), to: first_of(state, &batches) };
-                    actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
+                    let rewind = StepChange::Rewind(rewind_of(state, &batches));
+                    actions.push(Action::Commit(CommitRequest::Enter(rewind)));
                 }
                 Command::Finish(end) => {
                     self.note_stops(actions);
@@ -273,8 +273,8 @@ impl Coordinator {
     }
 }
 
-/// Index of the first job in these batches, by input of the step.
-fn first_of(state: &StepState, batches: &[BatchId]) -> Vec<RewindTo> {
+/// Rewind to the first job in these batches, by input of the step. They did not run, so none of their jobs waits.
+fn rewind_of(state: &StepState, batches: &[BatchId]) -> Rewind {
     let mut first = vec![RewindTo::Stay; state.declared.inputs.len()];
     let held = batches.iter().filter_map(|batch| state.batches.get(batch));
     for span in held.flat_map(|held| held.work.first(held.work.jobs).spans) {
@@ -283,5 +283,5 @@ fn first_of(state: &StepState, batches: &[BatchId]) -> Vec<RewindTo> {
             _ => RewindTo::Index(span.first),
         };
     }
-    first
+    Rewind { step: state.declared.clone(), to: first, waiting: Vec::new() }
 }

@@ -16,10 +16,10 @@ use super::removed;
 use super::request::{MoveSummary, Request, RequestOutcome};
 use crate::batch::events::{EventWriter, JobEvent};
 use crate::batch::reason;
-use crate::recovery::source_kinds;
+use crate::recovery::{rewind, source_kinds};
 use crate::step::held_lanes::holds_lanes;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
+use tidegate_config::{Configuration, Input, InputMode, InputRef, PushSource, QueueRef, Retain};
 use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{
@@ -27,7 +27,7 @@ use tidegate_model::{
 };
 use tidegate_store::{
     Append, Block, Changes, DeliveryKey, Details, FinishedOutput, FinishedResult, JobForm, NewParkedJob,
-    ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Store, Trim, TrimWhen,
+    ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, SnapshotInput, SnapshotKey, Store, Trim, TrimWhen,
 };
 use tidegate_store::{LaneChange, LaneHold};
 
@@ -51,14 +51,8 @@ pub fn apply(
         Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
         Request::DropRemoved { part } => removed::drop_parts(store, configuration, part, changes),
         Request::ClearQueue { queue, up_to } => clear_queue(store, configuration, (queue, *up_to), changes),
-        Request::Replay { step, from } => {
-            move_progress(store, configuration, step, from, changes, |progress, next| {
-                progress.rewind(next.saturating_sub(1));
-            })
-        }
-        Request::Skip { step, up_to } => {
-            move_progress(store, configuration, step, up_to, changes, Progress::skip_to)
-        }
+        Request::Replay { step, from } => replay(store, configuration, step, from, changes),
+        Request::Skip { step, up_to } => skip(store, configuration, step, up_to, changes),
         Request::MakeDue { step, rows } => hasten(store, configuration, step, rows, Due::hastened, changes),
         Request::Shift { step, rows, by } => {
             let earlier = |due| if let Due::At(time) = due { Due::At(time - *by) } else { due };
@@ -376,33 +370,63 @@ fn handle_errors(
     Ok(())
 }
 
-/// Moves the progress of a step at these inputs by `change`. Only for a stopped store: a running engine must first drop
-/// its jobs in flight.
-fn move_progress(
+/// Puts the progress of a step back at these inputs. Only for a stopped store: a running engine must first drop its jobs in
+/// flight. Jobs that were begun and are in the range begin anew.
+fn replay(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
-    to: &[(Address, u64)],
+    from: &[(Address, u64)],
     mut changes: Changes,
-    change: impl Fn(&mut Progress, u64),
 ) -> Result<RequestEffect, String> {
-    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
-    let Some(declared) = declared else { return Err(format!("the configuration has no step `{step}`")) };
+    let declared = &configuration.steps[position(configuration, step)?];
     let mut now_at = Vec::new();
     for input in &declared.inputs {
-        let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
-        let mut progress = progress.unwrap_or_default();
-        if let Some((_, to)) = to.iter().find(|(address, _)| *address == input.address) {
-            change(&mut progress, *to);
+        let mut progress = progress(store, step, input)?;
+        if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
+            let waiting = rewind::waiting(store, declared, input).map_err(|error| error_text(&error))?;
+            rewind::put_back(&mut progress, *next, &waiting);
             changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
         }
         now_at.push((input.address.clone(), progress.position() + 1));
     }
+    let is_in_range = |begun: &SnapshotInput| {
+        let its = from.iter().find(|(address, _)| *address == begun.address);
+        its.is_some_and(|(_, next)| *next < begun.first + begun.jobs)
+    };
     for snapshot in store.snapshots(step).map_err(|error| error_text(&error))? {
-        let (step, number) = (step.clone(), snapshot.number);
-        changes.done_snapshots.push(tidegate_store::SnapshotKey { step, number });
+        if snapshot.inputs.iter().any(is_in_range) {
+            changes.done_snapshots.push(SnapshotKey { step: step.clone(), number: snapshot.number });
+        }
     }
     Ok(RequestEffect::new(changes, RequestOutcome::Replayed { from: now_at }))
+}
+
+/// Lets a step skip jobs of these inputs. Only for a stopped store, as above.
+fn skip(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    up_to: &[(Address, u64)],
+    mut changes: Changes,
+) -> Result<RequestEffect, String> {
+    let declared = &configuration.steps[position(configuration, step)?];
+    let snapshots = store.snapshots(step).map_err(|error| error_text(&error))?;
+    let mut now_at = Vec::new();
+    for input in &declared.inputs {
+        let mut progress = progress(store, step, input)?;
+        if let Some((_, last)) = up_to.iter().find(|(address, _)| *address == input.address) {
+            rewind::skip(&mut progress, *last, &rewind::begun(&snapshots, input));
+            changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
+        }
+        now_at.push((input.address.clone(), progress.position() + 1));
+    }
+    Ok(RequestEffect::new(changes, RequestOutcome::Replayed { from: now_at }))
+}
+
+fn progress(store: &Store, step: &Address, input: &InputRef) -> Result<Progress, String> {
+    let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
+    Ok(progress.unwrap_or_default())
 }
 
 /// Jobs that wait for a time become due earlier; the others are unchanged.

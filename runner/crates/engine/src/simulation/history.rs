@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::pass::{Pass, TakenOver};
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Due, NameHistory, NamedKind, NamesSince, Origin, RenamedPart, Stamp};
-use tidegate_store::{ReadError, Store};
+use tidegate_store::{ParkReason, ReadError, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
@@ -131,6 +131,11 @@ impl History {
                 return Ok(None);
             }
             before => {
+                if let Some(before) = &before {
+                    let at = |input: usize| pass.inputs.iter().position(|one| *one == before.inputs[input]);
+                    let left = before.left.iter().filter_map(|&(input, index)| Some((at(input)?, index)));
+                    pass.left = left.filter(|&(input, index)| pass.start[input] <= index).collect();
+                }
                 let read = before.map(|before| before.inputs.clone()).unwrap_or_default();
                 let new = pass.inputs.iter().filter(|input| was_retired || !read.contains(input));
                 let positions = &known.positions;
@@ -296,10 +301,11 @@ impl Known {
             assert_eq!(progress.position(), last, "{step} does not read {input} now");
         }
         let mut now = pass.next.clone();
-        for (input, now) in pass.inputs.iter().zip(&mut now) {
+        let mut skipped = BTreeSet::new();
+        for (at, (input, now)) in pass.inputs.iter().zip(&mut now).enumerate() {
             let Some(progress) = store.progress(step, input)? else { continue };
-            let picks = pass.step.picks().is_some();
-            assert!(picks || progress.finished().is_empty(), "{step} has skipped jobs of {input}");
+            let ahead = progress.finished().iter().flat_map(|&(first, last)| first..=last);
+            skipped.extend(ahead.map(|index| (at, index)).filter(|job| !pass.left.contains(job)));
             *now = progress.position() + 1;
             let last = self.positions.entry(input.clone()).or_default();
             let goes_back = progress.position() < *last;
@@ -313,13 +319,20 @@ impl Known {
                 *now = (*now).max(*start);
             }
         }
+        if pass.step.picks().is_none() && !skipped.is_empty() {
+            let left: Vec<_> = skipped.difference(&waiting(pass, step, store)?).copied().collect();
+            assert!(left.is_empty(), "{step} has skipped jobs of its inputs: {left:?}");
+        }
         if now == pass.next {
             return Ok(());
         }
         assert!(!self.retired, "{step} is not there and makes progress");
         if now.iter().zip(&pass.next).any(|(now, next)| now < next) {
             assert!(replayed.contains(step), "{step} was rewound without a request");
-            let again = pass.again(now);
+            let mut again = pass.again(now);
+            let is_ahead = |&(at, index): &(usize, u64)| again.start[at] <= index;
+            again.left.retain(|&(at, _)| again.start[at] >= pass.next[at]);
+            again.left.extend(waiting(&again, step, store)?.into_iter().filter(is_ahead));
             self.passes.push(again);
         } else {
             pass.next = now;
@@ -367,6 +380,21 @@ impl Known {
             pass.find(inputs).map(|indices| (at, indices)).or(taken)
         })
     }
+}
+
+/// Jobs of a step that wait in the store, by input of the pass. An output that is due later is no such job.
+fn waiting(pass: &Pass, step: &Address, store: &Store) -> Result<BTreeSet<(usize, u64)>, ReadError> {
+    let names: Vec<String> = pass.present_names().collect();
+    let mut waiting = BTreeSet::new();
+    for (_, job) in store.due(step, Due::Never, None, usize::MAX, usize::MAX)? {
+        if !matches!(job.reason, ParkReason::Output { .. }) {
+            let own = job.inputs.iter();
+            waiting.extend(
+                own.filter_map(|(name, index)| Some((names.iter().position(|one| one == name)?, *index))),
+            );
+        }
+    }
+    Ok(waiting)
 }
 
 pub(crate) fn rename_key<T>(all: &mut BTreeMap<Address, T>, from: &Address, to: &Address) {

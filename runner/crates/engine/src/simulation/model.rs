@@ -118,16 +118,16 @@ fn rows(pass: &Pass) -> Vec<Vec<u64>> {
     let width = pass.start.len();
     let mut rows = Vec::new();
     if pass.step.take == InputMode::Join {
-        let counts: BTreeSet<u64> =
-            pass.start.iter().zip(&pass.next).map(|(start, next)| next - start).collect();
+        let counts: BTreeSet<usize> = (0..width).map(|input| pass.taken(input).count()).collect();
         assert_eq!(counts.len(), 1, "a join takes the same number of each input: {pass:?}");
-        for more in 0..pass.next[0] - pass.start[0] {
-            rows.push(pass.start.iter().map(|start| start + more).collect());
+        let mut inputs: Vec<_> = (0..width).map(|input| pass.taken(input)).collect();
+        while let Some(row) = inputs.iter_mut().map(Iterator::next).collect() {
+            rows.push(row);
         }
         return rows;
     }
     for input in 0..width {
-        for index in pass.start[input]..pass.next[input] {
+        for index in pass.taken(input) {
             rows.push((0..width).map(|at| if at == input { index } else { 0 }).collect());
         }
     }

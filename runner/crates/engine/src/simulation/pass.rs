@@ -21,6 +21,9 @@ pub(crate) struct Pass {
     pub(crate) start: Vec<u64>,
     /// Index behind the last job that is accounted for, by input.
     pub(crate) next: Vec<u64>,
+    /// Jobs that waited in the store when a replay began the pass, by input: they are delivered by the pass that has
+    /// accounted for them.
+    pub(crate) left: BTreeSet<(usize, u64)>,
     /// Jobs that an `at-most-once` step had accounted for and was attempting in a crash.
     pub(crate) lost: Lost,
     /// Jobs of earlier passes that waited for their next attempt when this one began.
@@ -68,6 +71,7 @@ impl Pass {
             configuration: Arc::clone(configuration),
             next: start.clone(),
             start,
+            left: BTreeSet::new(),
             lost: Lost::default(),
             taken_over: Vec::new(),
         }
@@ -77,6 +81,11 @@ impl Pass {
     pub(crate) fn again(&self, start: Vec<u64>) -> Self {
         let (lost, taken_over) = (Lost::default(), Vec::new());
         Self { next: start.clone(), start, lost, taken_over, ..self.clone() }
+    }
+
+    /// Indices of an input that the pass has accounted for.
+    pub(crate) fn taken(&self, input: usize) -> impl Iterator<Item = u64> {
+        (self.start[input]..self.next[input]).filter(move |index| !self.left.contains(&(input, *index)))
     }
 
     /// Pass of the same step that reads this input from `first` on, where its next job is.
@@ -147,7 +156,8 @@ impl Pass {
         let names: Vec<String> = self.present_names().collect();
         let is_own = |(name, index): &(String, u64)| {
             let at = names.iter().position(|one| one == name)?;
-            Some(self.start[at] <= *index && *index < self.next[at])
+            let is_left = self.left.contains(&(at, *index));
+            Some(self.start[at] <= *index && *index < self.next[at] && !is_left)
         };
         inputs.iter().all(|input| is_own(input) == Some(true)).then(|| {
             let of =

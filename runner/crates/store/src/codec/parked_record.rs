@@ -174,6 +174,17 @@ pub(crate) fn unfinished(record: &[u8], input: &str) -> Result<Option<u64>, Wron
     Ok(first.filter(|_| kind != ReasonKind::Output && flags & FLAG_FROM_ERROR == 0))
 }
 
+/// Index in `input` of the first job that it was made from; none for an output that is due later.
+pub(crate) fn index_in(record: &[u8], input: &str) -> Result<Option<u64>, Wrong> {
+    let mut found = None;
+    let (kind, _, _) = start(&mut Bytes(record), |name, at| {
+        if name == input {
+            found = found.or(Some(at));
+        }
+    })?;
+    Ok(found.filter(|_| kind != ReasonKind::Output))
+}
+
 /// Whether one of the inputs is this one. An unreadable record is treated as no match.
 pub(crate) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
     let mut found = false;

@@ -145,6 +145,24 @@ impl Store {
         Ok(self.deliveries(&[DeliveryKey::Hash(hash)])?.pop().flatten())
     }
 
+    /// What is recorded under these keys of pushed jobs; `None` for a key that need not be remembered any more at `now`,
+    /// although no commit has removed it yet.
+    pub fn known_keys(
+        &self,
+        keys: &[DeliveryHash],
+        now: Timestamp,
+    ) -> Result<Vec<Option<DedupeOutcome>>, ReadError> {
+        self.view(|txn| {
+            let table = txn.open_table(DELIVERIES)?;
+            let find = |&key: &DeliveryHash| -> Result<Option<DedupeOutcome>, StoreCause> {
+                let Some(stored) = table.get(key.0)? else { return Ok(None) };
+                let StoredRecord { outcome, keep_until, .. } = StoredRecord::unseal(key, stored.value())?;
+                Ok(keep_until.is_none_or(|until| now < until).then_some(outcome))
+            };
+            keys.iter().map(find).collect()
+        })
+    }
+
     /// The record of a delivery; `None` if it has not ended, or is forgotten.
     pub fn delivery_record(&self, key: DeliveryKey<'_>) -> Result<Option<DeliveryRecord>, ReadError> {
         self.view(|txn| {

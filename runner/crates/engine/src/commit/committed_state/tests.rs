@@ -290,7 +290,11 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
     let page = committed_state.prepare(
-        &[StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Index(4)] })],
+        &[StepChange::Rewind(Rewind {
+            step: declared(1),
+            to: vec![RewindTo::Index(4)],
+            waiting: Vec::new(),
+        })],
         &Vec::new(),
         NOW,
     );
@@ -298,7 +302,7 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     assert_eq!(page.changes.trims[0].up_to, 3);
     // An input without deliveries has no jobs to run again.
     let page = committed_state.prepare(
-        &[StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay] })],
+        &[StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay], waiting: Vec::new() })],
         &Vec::new(),
         NOW,
     );
@@ -359,8 +363,10 @@ fn what_was_begun_can_be_found_again_in_its_source() {
 #[test]
 fn a_step_is_not_put_forward_when_it_is_put_back() {
     let mut committed_state = committed_state("");
-    let group =
-        [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay] })];
+    let group = [
+        delivery(1, 1, 9, &[]),
+        StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay], waiting: Vec::new() }),
+    ];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
     let next = |step: usize| committed_state.steps[step].progress[0].position() + 1;

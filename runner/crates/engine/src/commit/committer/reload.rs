@@ -7,6 +7,7 @@ use crate::error::EngineError;
 use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
 use crate::recovery::claims;
+use crate::recovery::rewind;
 use crate::recovery::source_kinds;
 use crate::recovery::start;
 use crate::recovery::start_position;
@@ -146,7 +147,9 @@ impl Committer {
         let Some(before) = self.committed_state.step(step.position) else { return Ok(()) };
         let step = before.declared.clone();
         self.cancel_if_deleted(&step, &mut to)?;
-        let group = [StepChange::Rewind(Rewind { step, to })];
+        let waiting = step.inputs.iter().map(|input| rewind::waiting(&self.store, &step, input));
+        let waiting = waiting.collect::<Result<_, _>>()?;
+        let group = [StepChange::Rewind(Rewind { step, to, waiting })];
         let page = self.committed_state.prepare(&group, &Vec::new(), self.clock.now());
         self.commit_all(&page.changes)?;
         self.committed_state.apply(&group, page);

@@ -76,7 +76,7 @@ fn commit(
     outcomes: &Outcomes,
     now: i64,
 ) -> Vec<Result<Pushed, KeyConflict>> {
-    let ingest = IngestGroup::of(pushes, committed_state, store).unwrap();
+    let ingest = IngestGroup::of(pushes, committed_state, store, Timestamp(now)).unwrap();
     commit_group(ingest, (committed_state, writer), outcomes, now)
 }
 
@@ -250,7 +250,7 @@ fn many_jobs_are_kept_for_readers_in_pieces() {
     let jobs: Vec<Job> = (0..25).flat_map(|one| (0..200).map(move |other| (other, one))).collect();
     let mut pushed = push(&jobs, None, &outcomes);
     pushed.each.clear();
-    let mut ingest = IngestGroup::of(vec![pushed], &committed_state(), &store).unwrap();
+    let mut ingest = IngestGroup::of(vec![pushed], &committed_state(), &store, Timestamp(0)).unwrap();
     ingest.committed([7].into_iter(), Vec::new());
     let mut next = 7;
     for (queue, first, piece) in ingest.take_pieces() {

@@ -6,7 +6,8 @@ use redb::{ReadOnlyTable, ReadTransaction, ReadableTable as _};
 
 use super::Store;
 use crate::api::parked_job::{ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals};
-use crate::codec::parked_record::{is_of, origin, unfinished};
+use crate::codec::bytes::Wrong;
+use crate::codec::parked_record::{index_in, is_of, origin, unfinished};
 use crate::database::format::{
     self, Bytes, META, NAMES, Names, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
     ordered,
@@ -151,14 +152,36 @@ impl Store {
     /// The lowest index in `input`, named as in delivery hashes, of a job of `step` that is begun, delayed or
     /// pending. The time depends on the number of parked jobs.
     pub fn first_unfinished(&self, step: &Address, input: &str) -> Result<Option<u64>, ReadError> {
+        let mut first: Option<u64> = None;
+        self.each_parked(step, |record| {
+            first = first.into_iter().chain(unfinished(record, input)?).min();
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
+    /// The indices in `input`, named as in delivery hashes, of the parked jobs of `step`, in no order; without outputs that
+    /// are due later.
+    pub fn parked_indices(&self, step: &Address, input: &str) -> Result<Vec<u64>, ReadError> {
+        let mut indices = Vec::new();
+        self.each_parked(step, |record| {
+            indices.extend(index_in(record, input)?);
+            Ok(())
+        })?;
+        Ok(indices)
+    }
+
+    /// Calls `each` with the record of every parked job of `step`.
+    fn each_parked(
+        &self,
+        step: &Address,
+        mut each: impl FnMut(&[u8]) -> Result<(), Wrong>,
+    ) -> Result<(), ReadError> {
         self.of_step(step, |txn, id| {
             let ParkedTotals { delayed, started, pending, .. } = totals(&txn.open_table(PARKED_COUNTS)?, id)?;
-            let mut first: Option<u64> = None;
             let mut add = |record: &[u8]| {
-                let index = unfinished(record, input)
-                    .map_err(|what| StoreCause::Damaged(format!("a parked job cannot be read: {what}")))?;
-                first = first.into_iter().chain(index).min();
-                Ok::<_, StoreCause>(())
+                each(record)
+                    .map_err(|what| StoreCause::Damaged(format!("a parked job cannot be read: {what}")))
             };
             if started > 0 {
                 for entry in txn.open_table(PARKED_STARTED)?.range((id, 0)..=(id, u64::MAX))? {
@@ -172,7 +195,7 @@ impl Store {
                     add(RecordKey::Parked(id, key.value().1).unseal(stored.value())?)?;
                 }
             }
-            Ok(first)
+            Ok(())
         })
     }
 
