@@ -1,6 +1,8 @@
 //! Files of a source: lists the files of a path, and recognizes a file by its identity in the file system and
 //! by a fingerprint of its beginning.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -119,10 +121,51 @@ fn list_glob(path: &Path) -> Result<Vec<FoundFile>, SourceError> {
     Ok(sorted(files))
 }
 
-/// Names are compared byte by byte: the order does not depend on the machine's locale.
+/// Names are compared byte by byte: the order does not depend on the machine's locale. The rotated files of a log come before
+/// it, the oldest first: by date, or by a number that grows with age.
 fn sorted(mut files: Vec<FoundFile>) -> Vec<FoundFile> {
-    files.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
-    files
+    let names: HashSet<&[u8]> = files.iter().map(|file| file.path.as_os_str().as_bytes()).collect();
+    let keys: Vec<ListingKey> = files.iter().map(|file| ListingKey::of(&file.path, &names)).collect();
+    let mut keyed: Vec<(ListingKey, FoundFile)> = keys.into_iter().zip(std::mem::take(&mut files)).collect();
+    keyed.sort_by(|(one, first), (other, second)| {
+        one.cmp(other).then_with(|| first.path.as_os_str().as_bytes().cmp(second.path.as_os_str().as_bytes()))
+    });
+    keyed.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Place of a file in a listing.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ListingKey {
+    /// The log that it was rotated from, or its own path.
+    log: Vec<u8>,
+    /// Whether it was not rotated.
+    is_present: bool,
+    /// Its number, if it has one.
+    number: Option<Reverse<u16>>,
+}
+
+impl ListingKey {
+    /// `names`: all paths of the listing.
+    fn of(path: &Path, names: &HashSet<&[u8]>) -> Self {
+        let path = path.as_os_str().as_bytes();
+        let name = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let ends = (name + 1..path.len()).filter(|&end| matches!(path[end], b'.' | b'-'));
+        let mut logs = ends.map(|end| (&path[..end], &path[end + 1..]));
+        // A file with another ending, such as `.bak`, is no part of a rotated log.
+        let rotated =
+            logs.find(|(log, suffix)| suffix.first().is_some_and(u8::is_ascii_digit) && names.contains(log));
+        match rotated {
+            Some((log, suffix)) => {
+                Self { log: log.to_vec(), is_present: false, number: rotation_number(suffix).map(Reverse) }
+            }
+            None => Self { log: path.to_vec(), is_present: true, number: None },
+        }
+    }
+}
+
+/// The number in the suffix of a rotated file. A date increases with time, and is no number.
+pub(crate) fn rotation_number(suffix: &[u8]) -> Option<u16> {
+    std::str::from_utf8(suffix).ok()?.trim_end_matches(".gz").parse().ok()
 }
 
 fn found_if_file(path: PathBuf) -> Result<Option<FoundFile>, SourceError> {

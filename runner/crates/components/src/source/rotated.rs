@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::error::SourceError;
 use super::files::{
-    FileId, FoundFile, Named, Written, folder_of, found, is_gzip, settled, settled_by_name,
+    FileId, FoundFile, Named, Written, folder_of, found, is_gzip, rotation_number, settled, settled_by_name,
     still_begins_like, written,
 };
 use tidegate_model::Segment;
@@ -113,8 +113,7 @@ pub(crate) fn suffix<'a>(name: &[u8], candidate: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The number at the end of the name. A date increases with time, and is no number.
+/// The number at the end of the name.
 fn number(name: &[u8], named: &Named) -> Option<u16> {
-    let digits = suffix(name, named.path.file_name()?.as_bytes())?;
-    std::str::from_utf8(digits).ok()?.trim_end_matches(".gz").parse().ok()
+    rotation_number(suffix(name, named.path.file_name()?.as_bytes())?)
 }

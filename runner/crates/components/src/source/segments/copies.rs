@@ -103,6 +103,10 @@ impl Segments {
                 // Rotation leaves no original beside its copy under another number.
                 continue;
             }
+            if !packed && is_gzip(&segment.path) && u64::from(segment.fingerprint_len) < end.offset {
+                // Rotation unpacks no file, and of a compressed one only the beginning is known.
+                continue;
+            }
             let compared = compare(&file, found.id, packed, segment, end).map_err(failed)?;
             let original = segment.path.clone();
             match compared {

@@ -99,7 +99,7 @@ fn logs_that_begin_with_the_same_banner_are_told_apart_further_on() {
     world.put("log", banner + "c\n");
     let seen = world.run(3);
     let places: Vec<_> = seen.iter().map(|job| job.place.as_str()).collect();
-    assert_eq!(places, ["log:1", "log:2", "log.1.gz:1", "log.1.gz:2"]);
+    assert_eq!(places, ["log.1.gz:1", "log.1.gz:2", "log:1", "log:2"]);
 }
 
 #[test]
