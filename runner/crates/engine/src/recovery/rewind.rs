@@ -8,8 +8,8 @@ use tidegate_store::{ReadError, Snapshot, Store};
 /// Indices of jobs, both included.
 pub(crate) type JobRange = (u64, u64);
 
-/// Jobs of an input of `step` that wait in the store: for another attempt, for the outside, for a partner, or for their
-/// turn to be delivered.
+/// Jobs of an input of `step` that wait in the store: for another attempt, for an external system, for a partner, or for
+/// their turn to be delivered.
 pub(crate) fn waiting(store: &Store, step: &Step, input: &InputRef) -> Result<Vec<JobRange>, ReadError> {
     let indices = store.parked_indices(&step.address, &input.hash_name())?;
     Ok(indices.into_iter().map(|index| (index, index)).collect())

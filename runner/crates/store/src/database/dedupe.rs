@@ -145,8 +145,8 @@ impl Store {
         Ok(self.deliveries(&[DeliveryKey::Hash(hash)])?.pop().flatten())
     }
 
-    /// What is recorded under these keys of pushed jobs; `None` for a key that need not be remembered any more at `now`,
-    /// although no commit has removed it yet.
+    /// The outcomes that are recorded by these keys of pushed jobs. A key that may be forgotten at `now` has none, also if
+    /// no commit has removed it yet.
     pub fn known_keys(
         &self,
         keys: &[DeliveryHash],
