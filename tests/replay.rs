@@ -118,7 +118,7 @@ fn a_job_that_waits_for_another_attempt_is_not_run_a_second_time_by_a_replay() {
             status["delayed"] == 1 && project.ids_so_far("out.ndjson") == given && is_held
         });
         let replayed = project.tidegate(&["replay", "p/give", "--from", "1", "--yes"]).done().stdout;
-        let expected = format!("; {left} delayed or pending");
+        let expected = format!("; {left} not finished");
         assert!(replayed.contains(&expected), "{queuer}: {replayed}");
         let before = if after == all { 1 } else { all.len() - 1 };
         if queuer != ordered {
@@ -151,7 +151,7 @@ fn a_pending_job_stays_one_when_its_step_is_replayed() {
     project.write("alone.ndjson", jobs([1]));
     run(&project);
     let refused = project.tidegate(&["replay", "p/ask", "--from", "1", "--yes"]).failed(1).stderr;
-    let why = "nothing can run again: the jobs of `p/alone` from 1 on are delayed or pending at `p/ask`";
+    let why = "nothing can run again: the jobs of `p/alone` from 1 on are not finished at `p/ask`";
     assert!(refused.contains(why), "{refused}");
     project.assert_sound();
 }

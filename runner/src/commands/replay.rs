@@ -11,7 +11,7 @@ use crate::output::table::jobs;
 use crate::output::terminal::confirm;
 use crate::query::{Answer, Query, ReplayPlan, ReplayStart};
 use tidegate_engine::{Request, RequestOutcome};
-use tidegate_model::{Clock as _, SystemClock, from_rfc3339, parse_duration};
+use tidegate_model::{Clock as _, SystemClock, from_rfc3339, grouped, parse_duration};
 
 pub(crate) fn replay(command: &cli::ReplayArguments) -> Exit {
     match run_again(command) {
@@ -91,7 +91,7 @@ fn question(plan: &ReplayPlan) -> String {
 fn left(plan: &ReplayPlan) -> String {
     match plan.waiting {
         0 => String::new(),
-        1 => "; 1 that is delayed or pending goes on as it is".to_owned(),
-        waiting => format!("; {waiting} that are delayed or pending go on as they are"),
+        1 => "; 1 that is not finished goes on as it is".to_owned(),
+        waiting => format!("; {} that are not finished go on as they are", grouped(waiting)),
     }
 }

@@ -1,6 +1,8 @@
 //! `Replay`: the effect of running a step again from an earlier job on.
 
 use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
 
 use super::{Again, Answer, ReplayPlan, ReplayStart, rfc3339};
 use tidegate_components::source::{SourceError, SourceLog};
@@ -9,8 +11,13 @@ use tidegate_config::{
 };
 use tidegate_engine::Chain;
 use tidegate_model::suggest::{did_you_mean_address, listed};
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, Segment, Timestamp};
 use tidegate_store::{ReadError, Store};
+
+/// Maximum number of places at which a replay passes over unfinished jobs. Each commit of the step records them.
+const GAPS_MAX: usize = 10_000;
+/// Maximum number of files under another name that are searched before a replay.
+const SEARCHED_MAX: usize = 100;
 
 pub(crate) fn plan(
     store: &Store,
@@ -79,10 +86,19 @@ fn find(
     let Some(from) = (from..=last).find(|index| !waiting.contains(index)) else {
         let (step, input) = (&step.address, &chosen.address);
         let why = format!(
-            "nothing can run again: the jobs of `{input}` from {from} on are delayed or pending at `{step}`"
+            "nothing can run again: the jobs of `{input}` from {from} on are not finished at `{step}`"
         );
         return Err(why.into());
     };
+    let gaps = waiting.range(from..=last).filter(|index| !waiting.contains(&(*index + 1))).count();
+    if gaps > GAPS_MAX {
+        let (step, input) = (&step.address, &chosen.address);
+        let why = format!(
+            "too many jobs of `{input}` from {from} on are not finished at `{step}`, at more than {GAPS_MAX} places: replay \
+             jobs behind them, or `delayed cancel` them first"
+        );
+        return Err(why.into());
+    }
     let (span, waiting) = (last + 1 - from, waiting.range(from..=last).count() as u64);
     let mut inputs = Vec::new();
     // The parts of a tuple stay together.
@@ -137,8 +153,9 @@ fn gone(
     let segments = store.segments(input)?;
     let ends = segments.iter().skip(1).map(|next| next.first).chain([u64::MAX]);
     let held = segments.iter().zip(ends).filter(|(segment, end)| segment.first < *end && first < *end);
-    let starts: Vec<u64> =
-        held.map(|(segment, _)| segment.first.max(first)).take_while(|start| *start <= last).collect();
+    let held = held.map(|(segment, _)| (segment.first.max(first), segment));
+    let moved = held.take_while(|(start, _)| *start <= last).filter(|(_, segment)| !is_in_place(segment));
+    let starts: Vec<u64> = moved.map(|(start, _)| start).take(SEARCHED_MAX).collect();
     let unreadable = |error: SourceError| No::Because(format!("`{input}` cannot be read: {}", Chain(&error)));
     let log = SourceLog::open(input, file, segments).map_err(unreadable)?;
     for start in starts {
@@ -147,6 +164,16 @@ fn gone(
         }
     }
     Ok(None)
+}
+
+/// Whether the file of a segment has its name, and is as long as it was read.
+fn is_in_place(segment: &Segment) -> bool {
+    let read = segment.end.map(|end| end.offset).into_iter().chain(segment.tail.map(|tail| tail.at.offset));
+    let is_its = |found: Metadata| {
+        (found.dev(), found.ino()) == (segment.device, segment.inode)
+            && read.clone().all(|offset| offset <= found.len())
+    };
+    fs::metadata(&segment.path).is_ok_and(is_its)
 }
 
 fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {

@@ -384,7 +384,8 @@ fn replay(
     for input in &declared.inputs {
         let mut progress = progress(store, step, input)?;
         if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
-            let waiting = rewind::waiting(store, declared, input).map_err(|error| error_text(&error))?;
+            let waiting =
+                rewind::waiting(store, step, &input.hash_name()).map_err(|error| error_text(&error))?;
             rewind::put_back(&mut progress, *next, &waiting);
             changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
         }

@@ -1,24 +1,26 @@
 //! Rewind: puts the progress of a step back, and past jobs that it skips. Jobs that are begun or that wait in the store are
 //! not finished. They keep their state, and are neither read again nor discarded.
 
-use tidegate_config::{InputRef, Step};
-use tidegate_model::Progress;
+use tidegate_config::InputRef;
+use tidegate_model::{Address, Progress};
 use tidegate_store::{ReadError, Snapshot, Store};
 
 /// Indices of jobs, both included.
 pub(crate) type JobRange = (u64, u64);
 
 /// Jobs of an input of `step` that wait in the store: for another attempt, for an external system, for a partner, or for
-/// their turn to be delivered.
-pub(crate) fn waiting(store: &Store, step: &Step, input: &InputRef) -> Result<Vec<JobRange>, ReadError> {
-    let indices = store.parked_indices(&step.address, &input.hash_name())?;
+/// their turn to be delivered. `input`: its name in delivery hashes. Both names are those that the store has now.
+pub(crate) fn waiting(store: &Store, step: &Address, input: &str) -> Result<Vec<JobRange>, ReadError> {
+    let indices = store.parked_indices(step, input)?;
     Ok(indices.into_iter().map(|index| (index, index)).collect())
 }
 
 /// Lets the jobs from `next` on run again, without those that wait.
 pub(crate) fn put_back(progress: &mut Progress, next: u64, waiting: &[JobRange]) {
+    let taken = waiting.iter().filter(|(first, _)| progress.is_done(*first));
+    let mut taken: Vec<JobRange> = taken.copied().collect();
     progress.rewind(next.saturating_sub(1));
-    progress.finish_all(&mut waiting.to_vec());
+    progress.finish_all(&mut taken);
 }
 
 /// Skips the jobs up to `last`, without those of these ranges, which are begun.
@@ -58,7 +60,7 @@ mod tests {
     #[test]
     fn jobs_that_wait_are_not_read_again() {
         let mut moved = progress(6, &[(8, 9), (11, 11)]);
-        put_back(&mut moved, 2, &[(9, 9), (1, 1), (4, 4), (3, 3)]);
+        put_back(&mut moved, 2, &[(9, 9), (1, 1), (4, 4), (3, 3), (10, 10)]);
         assert_eq!(state(&moved), (1, &[(3, 4), (9, 9)][..]));
         put_back(&mut moved, 1, &[(1, 1)]);
         assert_eq!(state(&moved), (1, &[][..]));

@@ -96,7 +96,14 @@ fn verdicts(
     let verdict = |snapshot| match step.delivery {
         DeliveryGuarantee::AtMostOnce => forgone(step, progress, snapshot),
         DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => {
-            verdict(step, &mut next, kept, snapshot)
+            let verdict = verdict(step, &mut next, kept, snapshot);
+            // Jobs that are finished above the position are no part of the next batch.
+            for (next, progress) in next.iter_mut().zip(progress) {
+                *next = progress.finished().iter().fold(*next, |next, &(first, last)| {
+                    if first <= next { next.max(last + 1) } else { next }
+                });
+            }
+            verdict
         }
     };
     snapshots.iter().map(verdict).collect()

@@ -143,69 +143,64 @@ pub struct ChangedFraming {
     now: String,
 }
 
-/// Sources of files that are divided into jobs otherwise than when steps took jobs of them. `before`: the configuration
-/// from which a running runner goes on. Sources that it does not have are compared with the last one that had them.
+/// Sources of files that are divided into jobs otherwise than when jobs of them were read: the store knows the files by the
+/// indices of that time. `before`: the configuration from which a running runner goes on. Its steps may have jobs in flight.
+/// Sources that it does not have are compared with the last configuration that had them.
 pub(crate) fn changed_framings(
     next: &Configuration,
     before: Option<&Configuration>,
     renamed: &[RenamedPart],
     store: &Store,
 ) -> Result<Vec<ChangedFraming>, ReadError> {
-    let mut unknown = Vec::new();
-    let mut found = Vec::new();
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
     for source in next.sources.iter().filter(|source| matches!(source.kind, SourceKind::File(_))) {
         let is_its = |part: &&RenamedPart| part.kind == NamedKind::Endpoint && part.to == source.address;
         let former = renamed.iter().find(is_its).map_or(&source.address, |part| &part.from);
         let Some(now) = next.source_digest(source).framing() else { continue };
         let earlier = before.and_then(|before| {
             let earlier = before.sources.iter().find(|earlier| earlier.address == *former)?;
-            before.source_digest(earlier).framing()
+            Some((before.source_digest(earlier).framing()?, is_read(former, before)))
         });
         match earlier {
-            Some(earlier) if earlier == now => {}
-            Some(earlier) => found.push((former, ChangedFraming::new(source, earlier, now))),
+            Some((earlier, _)) if earlier == now => {}
+            Some((earlier, is_read)) => {
+                if is_read || !store.segments(former)?.is_empty() {
+                    found.push(ChangedFraming::new(source, earlier, now));
+                }
+            }
+            None if store.segments(former)?.is_empty() => {}
             None => unknown.push((former, source, now)),
         }
     }
-    if found.is_empty() && unknown.is_empty() {
-        return Ok(Vec::new());
+    if unknown.is_empty() {
+        return Ok(found);
     }
-    let taken = taken(store)?;
-    unknown.retain(|(former, ..)| taken.contains(*former));
-    if !unknown.is_empty() {
-        // Damage of the history stops no start.
-        let (entries, _) = store.history().unwrap_or_default();
-        let ran = |entry: &&HistoryEntry| !matches!(entry.outcome, TakeoverOutcome::Failed(_));
-        for entry in entries.iter().rev().filter(ran) {
-            if unknown.is_empty() {
-                break;
-            }
-            let text = store.history_text(&entry.digest).unwrap_or_default();
-            let Some(digest) = text.and_then(|text| ConfigurationDigest::from_recorded(&text)) else {
-                continue;
-            };
-            unknown.retain(|(former, source, now)| {
-                let Some(earlier) = digest.sources.get(*former).and_then(SourceDigest::framing) else {
-                    return true;
-                };
-                if earlier != *now {
-                    found.push((former, ChangedFraming::new(source, earlier, now.clone())));
-                }
-                false
-            });
+    // Damage of the history stops no start.
+    let (entries, _) = store.history().unwrap_or_default();
+    let ran = |entry: &&HistoryEntry| !matches!(entry.outcome, TakeoverOutcome::Failed(_));
+    for entry in entries.iter().rev().filter(ran) {
+        if unknown.is_empty() {
+            break;
         }
+        let text = store.history_text(&entry.digest).unwrap_or_default();
+        let Some(digest) = text.and_then(|text| ConfigurationDigest::from_recorded(&text)) else { continue };
+        unknown.retain(|(former, source, now)| {
+            let Some(earlier) = digest.sources.get(*former).and_then(SourceDigest::framing) else {
+                return true;
+            };
+            if earlier != *now {
+                found.push(ChangedFraming::new(source, earlier, now.clone()));
+            }
+            false
+        });
     }
-    Ok(found.into_iter().filter(|(former, _)| taken.contains(*former)).map(|(_, changed)| changed).collect())
+    Ok(found)
 }
 
-/// Inputs of which a step has taken a job.
-fn taken(store: &Store) -> Result<BTreeSet<Address>, ReadError> {
-    let progress = store.all_progress()?;
-    let done = progress.into_iter().filter(|(_, _, progress)| progress.position() > 0);
-    let mut taken: BTreeSet<Address> = done.map(|(_, input, _)| input).collect();
-    let begun = store.all_snapshots()?.into_iter().flat_map(|snapshot| snapshot.inputs);
-    taken.extend(begun.map(|input| input.address));
-    Ok(taken)
+/// Whether a step reads the source.
+fn is_read(source: &Address, configuration: &Configuration) -> bool {
+    let inputs = configuration.steps.iter().flat_map(|step| &step.inputs);
+    inputs.into_iter().any(|input| input.address == *source)
 }
 
 impl ChangedFraming {

@@ -147,8 +147,19 @@ impl Committer {
         let Some(before) = self.committed_state.step(step.position) else { return Ok(()) };
         let step = before.declared.clone();
         self.cancel_if_deleted(&step, &mut to)?;
-        let waiting = step.inputs.iter().map(|input| rewind::waiting(&self.store, &step, input));
-        let waiting = waiting.collect::<Result<_, _>>()?;
+        // A rename may be part of the change that the replay waited for.
+        let names = self.committed_state.names.since(step.generation.number);
+        let mut waiting = Vec::new();
+        for (input, to) in step.inputs.iter().zip(&to) {
+            waiting.push(match to {
+                RewindTo::Index(_) => rewind::waiting(
+                    &self.store,
+                    &names.step(&step.address),
+                    &names.input(&input.hash_name()),
+                )?,
+                RewindTo::Behind(_) | RewindTo::Stay => Vec::new(),
+            });
+        }
         let group = [StepChange::Rewind(Rewind { step, to, waiting })];
         let page = self.committed_state.prepare(&group, &Vec::new(), self.clock.now());
         self.commit_all(&page.changes)?;
