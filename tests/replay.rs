@@ -106,28 +106,36 @@ fn a_job_that_waits_for_another_attempt_is_not_run_a_second_time_by_a_replay() {
         ("", vec![1], "1 that is", after),
         (serial, vec![1], "1 that is", after),
         (ordered, vec![1], "1 that is", &[1, 1, 2, 3, 4, 5, 6]),
-        (fifo, vec![1, 3, 4, 5, 6], "1 that is", &[1, 3, 4, 5, 6, 1, 3, 4, 5, 6, 2]),
+        (fifo, vec![1, 3, 4, 5, 6], "1 that is", &[1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]),
     ] {
         let step = format!("[step.give]\nfrom = \"in\"\nrun = \"give.rhai\"\n{queuer}to = \"out\"\n");
         let project = project(&step).file("give.rhai", WAITS).file("in.ndjson", jobs(1..=6));
+        // Picked jobs may run side by side.
+        let so_far = || {
+            let mut ids = project.ids_so_far("out.ndjson");
+            if queuer == fifo {
+                ids.sort_unstable();
+            }
+            ids
+        };
         let mut running = project.started();
         running.wait_until("the first attempts", || {
             let status = project.status("p/give", "p/in");
             let is_held = queuer != ordered
                 || project.json(&["job", "show", "p/in/6"]).to_string().contains("finished");
-            status["delayed"] == 1 && project.ids_so_far("out.ndjson") == given && is_held
+            status["delayed"] == 1 && so_far() == given && is_held
         });
         let replayed = project.tidegate(&["replay", "p/give", "--from", "1", "--yes"]).done().stdout;
         let expected = format!("; {left} not finished");
         assert!(replayed.contains(&expected), "{queuer}: {replayed}");
         let before = if after == all { 1 } else { all.len() - 1 };
         if queuer != ordered {
-            running.wait_until("the replay", || project.ids_so_far("out.ndjson").len() >= before);
+            running.wait_until("the replay", || so_far().len() >= before);
         }
         project.tidegate(&["delayed", "now", "p/give", "--yes"]).done();
-        running.wait_until("all jobs", || project.ids_so_far("out.ndjson").len() >= all.len());
+        running.wait_until("all jobs", || so_far().len() >= all.len());
         running.stop().done();
-        assert_eq!(ids(&project.read("out.ndjson")), all, "{queuer}");
+        assert_eq!(so_far(), all, "{queuer}");
         project.assert_sound();
     }
 }
