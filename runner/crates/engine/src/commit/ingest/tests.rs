@@ -184,14 +184,16 @@ fn a_key_is_forgotten_after_its_time() {
         commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, now).remove(0)
     };
     let new = |first| Ok(Pushed::Appended { first, jobs: 1, known: Vec::new(), late: Vec::new() });
-    let known = || {
-        Ok(Pushed::Appended { first: 0, jobs: 0, known: vec![(0, PushedPlace::Index(1))], late: Vec::new() })
+    let known = |index| {
+        let known = vec![(0, PushedPlace::Index(index))];
+        Ok(Pushed::Appended { first: 0, jobs: 0, known, late: Vec::new() })
     };
     assert_eq!(at(0), new(1));
-    assert_eq!(at(9_999), known());
-    // The commit after it removes the expired record.
-    assert_eq!(at(10_000), known());
-    assert_eq!(at(10_001), new(2));
+    assert_eq!(at(9_999), known(1));
+    // No commit has removed the expired record.
+    assert_eq!(at(10_000), new(2));
+    assert_eq!(at(19_999), known(2));
+    assert_eq!(at(20_000), new(3));
 }
 
 #[test]
