@@ -150,12 +150,16 @@ impl ListingKey {
         let path = path.as_os_str().as_bytes();
         let name = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let ends = (name + 1..path.len()).filter(|&end| matches!(path[end], b'.' | b'-'));
-        let mut logs = ends.map(|end| (&path[..end], &path[end + 1..]));
-        // A file with another ending, such as `.bak`, is no part of a rotated log.
-        let rotated =
-            logs.find(|(log, suffix)| suffix.first().is_some_and(u8::is_ascii_digit) && names.contains(log));
+        let mut logs = ends.map(|end| (&path[..end], path[end], &path[end + 1..]));
+        // A file with another ending, such as `.bak`, is no part of a rotated log. Rotation adds a date behind `-`, and a
+        // number is part of the name there.
+        let rotated = logs.find(|(log, mark, suffix)| {
+            suffix.first().is_some_and(u8::is_ascii_digit)
+                && (*mark == b'.' || rotation_number(suffix).is_none())
+                && names.contains(log)
+        });
         match rotated {
-            Some((log, suffix)) => {
+            Some((log, _, suffix)) => {
                 Self { log: log.to_vec(), is_present: false, number: rotation_number(suffix).map(Reverse) }
             }
             None => Self { log: path.to_vec(), is_present: true, number: None },

@@ -253,7 +253,7 @@ fn the_rotated_files_of_a_glob_are_read_before_their_log() {
     let mut world = World::new("app.*");
     world.put("app.log", "6\n").put("app.log.1", "5\n").put("app.log.2", "4\n").put("app.log.10", "3\n");
     world.put("app.log-20260131", "2\n").put("app.log-20260130", "1\n");
-    world.put("app.log.bak", "7\n").put("app.out-2", "9\n").put("app.out-1", "8\n");
+    world.put("app.log.bak", "7\n").put("app.out", "8\n").put("app.out-2", "10\n").put("app.out-1", "9\n");
     insta::assert_snapshot!(table(&world.run(1)), @r#"
     1 app.log-20260130:1 1
     2 app.log-20260131:1 2
@@ -262,7 +262,8 @@ fn the_rotated_files_of_a_glob_are_read_before_their_log() {
     5 app.log.1:1 5
     6 app.log:1 6
     7 app.log.bak:1 7
-    8 app.out-1:1 8
-    9 app.out-2:1 9
+    8 app.out:1 8
+    9 app.out-1:1 9
+    10 app.out-2:1 10
     "#);
 }
