@@ -123,13 +123,11 @@ fn list_glob(path: &Path) -> Result<Vec<FoundFile>, SourceError> {
 
 /// Names are compared byte by byte: the order does not depend on the machine's locale. The rotated files of a log come before
 /// it, the oldest first: by date, or by a number that grows with age.
-fn sorted(mut files: Vec<FoundFile>) -> Vec<FoundFile> {
+fn sorted(files: Vec<FoundFile>) -> Vec<FoundFile> {
     let names: HashSet<&[u8]> = files.iter().map(|file| file.path.as_os_str().as_bytes()).collect();
     let keys: Vec<ListingKey> = files.iter().map(|file| ListingKey::of(&file.path, &names)).collect();
-    let mut keyed: Vec<(ListingKey, FoundFile)> = keys.into_iter().zip(std::mem::take(&mut files)).collect();
-    keyed.sort_by(|(one, first), (other, second)| {
-        one.cmp(other).then_with(|| first.path.as_os_str().as_bytes().cmp(second.path.as_os_str().as_bytes()))
-    });
+    let mut keyed: Vec<(ListingKey, FoundFile)> = keys.into_iter().zip(files).collect();
+    keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
     keyed.into_iter().map(|(_, file)| file).collect()
 }
 
@@ -142,6 +140,7 @@ struct ListingKey {
     is_present: bool,
     /// Its number, if it has one.
     number: Option<Reverse<u16>>,
+    path: Vec<u8>,
 }
 
 impl ListingKey {
@@ -158,12 +157,9 @@ impl ListingKey {
                 && (*mark == b'.' || rotation_number(suffix).is_none())
                 && names.contains(log)
         });
-        match rotated {
-            Some((log, _, suffix)) => {
-                Self { log: log.to_vec(), is_present: false, number: rotation_number(suffix).map(Reverse) }
-            }
-            None => Self { log: path.to_vec(), is_present: true, number: None },
-        }
+        let (log, number) =
+            rotated.map_or((path, None), |(log, _, suffix)| (log, rotation_number(suffix).map(Reverse)));
+        Self { log: log.to_vec(), is_present: rotated.is_none(), number, path: path.to_vec() }
     }
 }
 
