@@ -370,64 +370,68 @@ fn handle_errors(
     Ok(())
 }
 
-/// Puts the progress of a step back at these inputs. Only for a stopped store: a running engine must first drop its jobs in
-/// flight. Jobs that were begun and are in the range begin anew.
+/// Puts the progress of a step back at these inputs. Jobs that were begun and are in the range begin anew.
 fn replay(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
     from: &[(Address, u64)],
-    mut changes: Changes,
+    changes: Changes,
 ) -> Result<RequestEffect, String> {
-    let declared = &configuration.steps[position(configuration, step)?];
-    let mut now_at = Vec::new();
-    for input in &declared.inputs {
-        let mut progress = progress(store, step, input)?;
-        if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
-            let waiting =
-                rewind::waiting(store, step, &input.hash_name()).map_err(|error| error_text(&error))?;
-            rewind::put_back(&mut progress, *next, &waiting);
-            changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
-        }
-        now_at.push((input.address.clone(), progress.position() + 1));
-    }
+    let mut effect = move_progress(store, configuration, (step, from), changes, |input, progress, next| {
+        let waiting = rewind::waiting(store, step, &input.hash_name())?;
+        rewind::put_back(progress, next, &waiting);
+        Ok(())
+    })?;
     let is_in_range = |begun: &SnapshotInput| {
         let its = from.iter().find(|(address, _)| *address == begun.address);
         its.is_some_and(|(_, next)| *next < begun.first + begun.jobs)
     };
     for snapshot in store.snapshots(step).map_err(|error| error_text(&error))? {
         if snapshot.inputs.iter().any(is_in_range) {
-            changes.done_snapshots.push(SnapshotKey { step: step.clone(), number: snapshot.number });
+            let key = SnapshotKey { step: step.clone(), number: snapshot.number };
+            effect.changes.done_snapshots.push(key);
         }
     }
-    Ok(RequestEffect::new(changes, RequestOutcome::Replayed { from: now_at }))
+    Ok(effect)
 }
 
-/// Lets a step skip jobs of these inputs. Only for a stopped store, as above.
+/// Lets a step skip jobs of these inputs, without those that it has begun.
 fn skip(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
     up_to: &[(Address, u64)],
+    changes: Changes,
+) -> Result<RequestEffect, String> {
+    let snapshots = store.snapshots(step).map_err(|error| error_text(&error))?;
+    move_progress(store, configuration, (step, up_to), changes, |input, progress, last| {
+        rewind::skip(progress, last, &rewind::begun(&snapshots, input));
+        Ok(())
+    })
+}
+
+/// Moves the progress of a step at these inputs by `change`. Only for a stopped store: a running engine must first drop its
+/// jobs in flight.
+fn move_progress(
+    store: &Store,
+    configuration: &Configuration,
+    (step, to): (&Address, &[(Address, u64)]),
     mut changes: Changes,
+    change: impl Fn(&InputRef, &mut Progress, u64) -> Result<(), ReadError>,
 ) -> Result<RequestEffect, String> {
     let declared = &configuration.steps[position(configuration, step)?];
-    let snapshots = store.snapshots(step).map_err(|error| error_text(&error))?;
     let mut now_at = Vec::new();
     for input in &declared.inputs {
-        let mut progress = progress(store, step, input)?;
-        if let Some((_, last)) = up_to.iter().find(|(address, _)| *address == input.address) {
-            rewind::skip(&mut progress, *last, &rewind::begun(&snapshots, input));
+        let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
+        let mut progress = progress.unwrap_or_default();
+        if let Some((_, to)) = to.iter().find(|(address, _)| *address == input.address) {
+            change(input, &mut progress, *to).map_err(|error| error_text(&error))?;
             changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
         }
         now_at.push((input.address.clone(), progress.position() + 1));
     }
     Ok(RequestEffect::new(changes, RequestOutcome::Replayed { from: now_at }))
-}
-
-fn progress(store: &Store, step: &Address, input: &InputRef) -> Result<Progress, String> {
-    let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
-    Ok(progress.unwrap_or_default())
 }
 
 /// Jobs that wait for a time become due earlier; the others are unchanged.
