@@ -199,8 +199,7 @@ pub(crate) fn changed_framings(
 
 /// Whether a step reads the source.
 fn is_read(source: &Address, configuration: &Configuration) -> bool {
-    let inputs = configuration.steps.iter().flat_map(|step| &step.inputs);
-    inputs.into_iter().any(|input| input.address == *source)
+    configuration.steps.iter().flat_map(|step| &step.inputs).any(|input| input.address == *source)
 }
 
 impl ChangedFraming {
