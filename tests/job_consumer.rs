@@ -175,7 +175,8 @@ fn results_in_order_survive_a_kill_and_their_commands_do_not_run_again() {
     consumer.begins(&[1, 4, 5]);
     assert!(shown(&consumer).contains(waits), "{}", shown(&consumer));
     // It cannot be cancelled: its result is known.
-    consumer.project.tidegate(&["job", "cancel", "p/in/3", "--yes"]).failed(1);
+    let refused = consumer.project.tidegate(&["job", "cancel", "p/in/3", "--yes"]).failed(1);
+    refused.says("has finished it, and delivers its result after those of the jobs before it");
     consumer.report(1);
     consumer.waits_for_delivery(&[1, 2, 3]);
     consumer.begins(&[1, 4, 5, 6]);

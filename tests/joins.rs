@@ -68,6 +68,10 @@ fn jobs_meet_by_their_key_in_any_order_and_those_without_a_partner_wait_for_late
     assert_eq!(first["waits_for"], "partner");
     assert_eq!(first["last_error"], "no partner yet: it waits for a job of `payment` with the key `3`");
     assert!(project.tidegate(&["delayed", "list"]).done().stdout.contains("a partner"));
+    let refused = project.tidegate(&["delayed", "now", "p/as/3", "--yes"]).failed(1);
+    refused.says("1 job of p/match-join unchanged: a join by key without `within` waits for their partners");
+    let taken = |input: &str| project.status("p/match-join", input)["taken"].clone();
+    assert_eq!((taken("p/as"), taken("p/bs")), (json!(4), json!(0)), "all counters are with the first input");
     let shown = |arguments: &[&str]| project.tidegate(arguments).done().stdout;
     let waits = shown(&["job", "show", "p/as/3"]);
     assert!(waits.contains("no partner yet: it waits for a job of `payment` with the key `3`"), "{waits}");

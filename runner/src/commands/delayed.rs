@@ -266,6 +266,10 @@ fn choose(
                     outcome.outside += 1;
                     continue;
                 }
+                (MoveAction::Now, WaitsFor::Partner) => {
+                    outcome.unmatched += 1;
+                    continue;
+                }
                 (MoveAction::Now, _) => {
                     outcome.due += 1;
                     continue;

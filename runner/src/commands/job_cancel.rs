@@ -31,6 +31,8 @@ enum JobStanding {
     Outside,
     /// An attempt with external effects was started.
     Begun,
+    /// Its result waits for the delivery of the jobs before it.
+    Finished,
     /// An external system has completed it.
     Said,
     /// It is done or failed.
@@ -138,7 +140,7 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
             let (rows, fresh) = chosen.entry(step.address.clone()).or_default();
             let mut parked = self::rows(&place, step, &format!("{queue}/{index}"))?;
             match how(outcome) {
-                JobStanding::Begun | JobStanding::Said => outcomes.of(&step.address).busy += 1,
+                JobStanding::Begun | JobStanding::Finished | JobStanding::Said => outcomes.of(&step.address).busy += 1,
                 _ if parked.is_empty() => {
                     may_cancel(step, true, command.drop).map_err(exit::fail)?;
                     fresh.push(index);
@@ -209,11 +211,12 @@ fn cuts<'a>(
         let rows = rows(place, step, &command.job)?;
         let is_output = |row: &&DelayedStatus| row.waits_for == WaitsFor::Output;
         let begun = rows.iter().find(|row| row.waits_for == WaitsFor::Attempt);
+        let finished = rows.iter().any(|row| row.waits_for == WaitsFor::Order);
         let (outputs, others): (Vec<_>, Vec<_>) = rows.iter().partition(is_output);
         let taken = if command.drop { rows.iter().collect() } else { others };
         Ok(Cut {
             step,
-            stands,
+            stands: if finished { JobStanding::Finished } else { stands },
             fresh: rows.is_empty(),
             since: begun.and_then(|row| row.started),
             outputs: if command.drop { 0 } else { outputs.len() as u64 },
@@ -314,7 +317,8 @@ fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStandin
             WaitsFor::Time | WaitsFor::Partner | WaitsFor::Turn | WaitsFor::Output | WaitsFor::Arrival => {
                 JobStanding::Waits
             }
-            WaitsFor::Attempt | WaitsFor::Order => JobStanding::Begun,
+            WaitsFor::Attempt => JobStanding::Begun,
+            WaitsFor::Order => JobStanding::Finished,
             WaitsFor::Outside => JobStanding::Outside,
         };
         let worst = steps.entry(job.step).or_insert(stands);
@@ -359,6 +363,9 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
         match (may_cancel(step, *fresh, drop), stands) {
             (Err(why), _) => obstacles.push(why),
             (Ok(()), JobStanding::Begun) => obstacles.push(running(step, *since)),
+            (Ok(()), JobStanding::Finished) => obstacles.push(format!(
+                "step `{name}` has finished it, and delivers its result after those of the jobs before it"
+            )),
             (Ok(()), JobStanding::Said) => {
                 obstacles.push(format!(
                     "at step `{name}`, the external system has finished it, and its result is being delivered"

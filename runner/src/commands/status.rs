@@ -180,7 +180,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
     let any = |of: &dyn Fn(&StepStatus) -> bool| steps.iter().any(of);
     // A join reports once for all its inputs.
     let again: Vec<bool> = (0..steps.len())
-        .map(|at| steps[at].joins && at > 0 && steps[at - 1].step == steps[at].step)
+        .map(|at| (steps[at].joins || steps[at].by_key) && at > 0 && steps[at - 1].step == steps[at].step)
         .collect();
     let once = |of: &dyn Fn(&StepStatus) -> u64| {
         let cell =
@@ -188,6 +188,10 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         steps.iter().zip(&again).map(cell).collect()
     };
     let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
+    let taken = steps.iter().zip(&again).map(|(step, again)| match *again && step.by_key {
+        true => String::new(),
+        false => grouped(step.counters.taken),
+    });
     let shown = [
         (true, Column::left("step", texts(&|step| step.step.clone())).cuts_front(12)),
         (
@@ -213,7 +217,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
             Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))).drops(6),
         ),
         (any(&|step| step.rate.is_some()), Column::right("jobs/s", texts(&rate)).drops(5)),
-        (true, Column::right("in", texts(&|step| grouped(step.counters.taken))).drops(4)),
+        (true, Column::right("in", taken.collect()).drops(4)),
         (true, Column::right("out", once(&|step| step.counters.given)).drops(3)),
         (true, Column::right("filtered", once(&|step| step.counters.filtered)).drops(1)),
         (true, Column::right("failed", once(&|step| step.counters.failed))),
@@ -445,6 +449,7 @@ mod tests {
             oldest: None,
             rate: Some(0.0),
             joins: false,
+            by_key: false,
             closed: None,
             gate: None,
             monitor: None,

@@ -37,6 +37,8 @@ pub(crate) struct Outcome {
     pub(crate) outputs: u64,
     /// Left unchanged, since they are not on their queue yet and the request does not drop them.
     pub(crate) late: u64,
+    /// Left unchanged, since they wait for a partner without a time limit, so that there is no time to bring forward.
+    pub(crate) unmatched: u64,
     /// Already due.
     pub(crate) due: u64,
     /// Left unchanged, since an attempt runs or a result is being delivered.
@@ -181,9 +183,11 @@ impl<'a> Outcomes<'a> {
         };
         left(outcome.outputs, outputs, "already made and due later; add `--drop` to discard them");
         left(outcome.late, jobs(outcome.late), "not on the queue yet; add `--drop` to discard them");
+        let unmatched = "a join by key without `within` waits for their partners; `delayed cancel` ends the wait";
+        left(outcome.unmatched, jobs(outcome.unmatched), unmatched);
         let busy = match self.how {
             MoveAction::Now => "running, or pending in an external system",
-            MoveAction::Cancel { .. } => "running, or finished by an external system",
+            MoveAction::Cancel { .. } => "running, or finished and not delivered yet",
         };
         let running = outcome.moved.busy + outcome.busy;
         left(running, jobs(running), &format!("each is {busy}"));
@@ -201,7 +205,7 @@ impl<'a> Outcomes<'a> {
 
 impl Outcome {
     fn left(&self) -> u64 {
-        self.moved.busy + self.busy + self.outside + self.outputs + self.late
+        self.moved.busy + self.busy + self.outside + self.outputs + self.late + self.unmatched
     }
 
     fn gone(&self) -> u64 {

@@ -17,7 +17,7 @@ use tidegate_config::{Configuration, GateRef, Input, InputMode, InputRef, Step};
 use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
 use tidegate_engine::{BlockCause, Handle, ProbeKind, QueueView, StepCounts, StepStats, holds_lanes};
 use tidegate_model::suggest::did_you_mean_address;
-use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
+use tidegate_model::{Address, Clock as _, Counters, Progress, SystemClock, Timestamp};
 use tidegate_store::{Pause, QueueState, ReadError, Store};
 
 /// Maximum bytes of errors that are read at a time to be counted.
@@ -74,10 +74,22 @@ pub(crate) fn statuses(
             status.unmatched = *jobs;
             status.full = step.joins.as_ref().is_some_and(|join| *jobs >= join.max_waiting);
         }
+        if step.joins.is_some() {
+            // They are recorded with the input whose job came last, or whose time was over.
+            let mut all = Counters::default();
+            for status in &mut steps[first..] {
+                status.by_key = true;
+                all.add(&std::mem::take(&mut status.counters));
+            }
+            if let Some(status) = steps.get_mut(first) {
+                status.counters = all;
+            }
+        }
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
             look.add_held_lanes(status)?;
-            if store.parked_totals(&step.address)?.delayed > 0 {
+            // Jobs of a join by key have not failed: they wait for their partners.
+            if step.joins.is_none() && store.parked_totals(&step.address)?.delayed > 0 {
                 status.retry = retry_status::next_retry(store, step)?;
             }
             status.delayed = status.delayed.saturating_sub(unmatched.iter().sum());

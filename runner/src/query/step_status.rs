@@ -57,6 +57,9 @@ pub(crate) struct StepStatus {
     /// The step joins its inputs: outputs, filtered jobs and failures are counted with the first of them.
     #[serde(default)]
     pub(crate) joins: bool,
+    /// It joins them by key: all counters are with the first of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_key: bool,
     /// Why the step starts nothing; known only while a run is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) closed: Option<BlockStatus>,
@@ -222,6 +225,7 @@ impl StepStatus {
             oldest: None,
             rate: None,
             joins: false,
+            by_key: false,
             closed: None,
             gate: None,
             monitor: None,
