@@ -140,7 +140,9 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
             let (rows, fresh) = chosen.entry(step.address.clone()).or_default();
             let mut parked = self::rows(&place, step, &format!("{queue}/{index}"))?;
             match how(outcome) {
-                JobStanding::Begun | JobStanding::Finished | JobStanding::Said => outcomes.of(&step.address).busy += 1,
+                JobStanding::Begun | JobStanding::Finished | JobStanding::Said => {
+                    outcomes.of(&step.address).busy += 1
+                }
                 _ if parked.is_empty() => {
                     may_cancel(step, true, command.drop).map_err(exit::fail)?;
                     fresh.push(index);

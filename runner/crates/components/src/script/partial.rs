@@ -3,6 +3,7 @@
 //! A job that is not certain to be one JSON object, or that has an escape in a key, is left to the full reader. So every
 //! mistake is found as before, and its message has the same place.
 
+use std::collections::HashSet;
 use std::mem;
 use std::ops::Range;
 
@@ -20,6 +21,9 @@ const JOB: usize = 0;
 
 /// Room for the text of a job that is kept for the next one.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Keys of an object that are compared one by one. More of them are hashed.
+const COMPARED_KEYS_MAX: usize = 64;
 
 /// Marks the map of a partial object with its number. Scripts can neither read nor make it.
 #[derive(Clone, Copy, Debug)]
@@ -297,7 +301,16 @@ struct Scanner<'t> {
     keys: Vec<Range<usize>>,
 }
 
-impl Scanner<'_> {
+/// The keys of an object that were seen.
+#[derive(Default)]
+struct SeenKeys<'t> {
+    /// A bit for some of them.
+    bits: u64,
+    /// All of them, if there are many.
+    hashed: Option<HashSet<&'t str>>,
+}
+
+impl<'t> Scanner<'t> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -325,7 +338,7 @@ impl Scanner<'_> {
             self.at += 1;
             return Some(true);
         }
-        let (first, mut seen) = (self.keys.len(), 0);
+        let (first, mut seen) = (self.keys.len(), SeenKeys::default());
         loop {
             let key = self.key()?;
             self.note_key(first, &mut seen, key.clone())?;
@@ -341,15 +354,23 @@ impl Scanner<'_> {
     }
 
     /// Adds a key of an object, whose keys begin at `first`. Only the last of repeated keys counts, so that the
-    /// text is not that of the value. `seen`: a bit for some of the keys.
-    fn note_key(&mut self, first: usize, seen: &mut u64, key: Range<usize>) -> Option<()> {
-        let name = &self.text[key.clone()];
+    /// text is not that of the value.
+    fn note_key(&mut self, first: usize, seen: &mut SeenKeys<'t>, key: Range<usize>) -> Option<()> {
+        let text = self.text;
+        let name = &text[key.clone()];
         let (head, tail) = (name.as_bytes().first()?, name.as_bytes().last()?);
         let bit = 1 << ((usize::from(*head) ^ usize::from(*tail) << 2 ^ name.len() << 4) % 64);
-        if *seen & bit != 0 && self.keys[first..].iter().any(|other| self.text[other.clone()] == *name) {
+        let before = &self.keys[first..];
+        let is_known = if before.len() < COMPARED_KEYS_MAX {
+            seen.bits & bit != 0 && before.iter().any(|other| text[other.clone()] == *name)
+        } else {
+            let all = || before.iter().map(|other| &text[other.clone()]).collect();
+            !seen.hashed.get_or_insert_with(all).insert(name)
+        };
+        if is_known {
             return None;
         }
-        *seen |= bit;
+        seen.bits |= bit;
         memory::uncounted(|| self.keys.push(key));
         Some(())
     }

@@ -116,6 +116,21 @@ fn the_rest_of_a_job_stays_as_it_came() {
 }
 
 #[test]
+fn an_object_with_many_keys_stays_as_it_came_unless_a_key_is_repeated() {
+    for keys in [2, 63, 64, 65, 1000] {
+        let fields: Vec<String> = (0..keys).rev().map(|key| format!("\"f{key}\":1.0")).collect();
+        let fields = fields.join(",");
+        let unchanged = format!("-> {{\"id\":7,\"o\":{{{fields}}},\"n\":7}}");
+        let run =
+            |last: &str| body("job.n = job.id; job").run(&format!("{{\"id\":7,\"o\":{{{fields}{last}}}}}"));
+        assert_eq!(run(""), unchanged, "{keys}");
+        // The last of repeated keys counts, so it is parsed as a whole.
+        let repeated = run(",\"f1\":2");
+        assert!(repeated.contains("\"f1\":2") && !repeated.contains("\"f1\":1"), "{repeated}");
+    }
+}
+
+#[test]
 fn the_rest_of_a_job_stays_as_it_came_through_a_chain_of_scripts() {
     let job = r#"{"z":1.50,"b":2,"a":[1e2],"id":7}"#;
     let cases = [
