@@ -183,8 +183,10 @@ impl Pushing {
             Ok((Ok(_), _)) => Err(other_question()),
             Ok((Err(why), _)) => Err(self.refuse(&why)),
             Err(exit) => {
-                // The error is already reported; the outcome of earlier lines is not.
-                exit::warn(self.so_far());
+                // The error is already reported, and whether these jobs may be there; the outcome of earlier lines is not.
+                if self.standing > 0 {
+                    exit::warn(self.so_far());
+                }
                 Err(exit)
             }
         }
