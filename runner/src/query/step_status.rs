@@ -10,6 +10,10 @@ use tidegate_model::{Address, Counters, Progress};
 
 /// The progress of a step on one of its inputs. Values of the whole step are reported with the first input.
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of the answer, and independent of the others"
+)]
 pub(crate) struct StepStatus {
     pub(crate) step: String,
     pub(crate) input: String,
