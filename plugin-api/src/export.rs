@@ -231,13 +231,13 @@ unsafe extern "C" fn destroy<S: PluginStep>(instance: *mut c_void, answer: *cons
 
 /// The error of an unreadable config. Serde's messages contain the text, which may be a secret.
 fn unfit(error: &serde_json::Error) -> Failure {
-    let said = error.to_string();
+    let message = error.to_string();
     let shows = ["invalid type: string ", "invalid value: string ", "unknown variant "];
-    let why = match said.rsplit_once(", expected ") {
-        Some((_, expected)) if shows.iter().any(|shows| said.starts_with(shows)) => {
+    let why = match message.rsplit_once(", expected ") {
+        Some((_, expected)) if shows.iter().any(|shows| message.starts_with(shows)) => {
             format!("it has a text instead of {expected}")
         }
-        _ => said,
+        _ => message,
     };
     Failure::failed(format!("`config` does not match the step: {why}"))
 }
@@ -293,28 +293,28 @@ unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
     unsafe { say(answer, &failure.message) };
     // SAFETY: as above. The runner may know fewer fields, or more.
     let answer = unsafe { borrowed::sized(answer) };
-    if let (Some(tell), Some(place)) = (answer.place, &failure.place) {
+    if let (Some(set), Some(place)) = (answer.place, &failure.place) {
         let line = u32::try_from(place.line).unwrap_or(u32::MAX);
         let column = place.column.map_or(0, |column| u32::try_from(column).unwrap_or(u32::MAX));
         // SAFETY: as the ABI asks.
-        unsafe { tell(answer.target, TidegateBytes::of(place.file.as_bytes()), line, column) };
+        unsafe { set(answer.target, TidegateBytes::of(place.file.as_bytes()), line, column) };
     }
-    if let (Some(tell), Some(context)) = (answer.context, &failure.context) {
+    if let (Some(set), Some(context)) = (answer.context, &failure.context) {
         // SAFETY: as the ABI asks.
-        unsafe { tell(answer.target, TidegateBytes::of(context.as_bytes())) };
+        unsafe { set(answer.target, TidegateBytes::of(context.as_bytes())) };
     }
     let kinds = [FailureKind::Payload, FailureKind::Limit, FailureKind::Output];
-    if let (Some(tell), true) = (answer.word, failure.cause.is_some() || kinds.contains(&failure.kind)) {
+    if let (Some(set), true) = (answer.word, failure.cause.is_some() || kinds.contains(&failure.kind)) {
         let word = failure.word();
         // SAFETY: as the ABI asks; the word lives until the call returns.
-        unsafe { tell(answer.target, TidegateBytes::of(word.as_bytes())) };
+        unsafe { set(answer.target, TidegateBytes::of(word.as_bytes())) };
     }
     match failure.kind {
         FailureKind::Retry => abi::TIDEGATE_RETRY,
         FailureKind::RetryIn(delay) => {
-            if let Some(tell) = answer.delay {
+            if let Some(set) = answer.delay {
                 // SAFETY: as the ABI asks.
-                unsafe { tell(answer.target, u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)) };
+                unsafe { set(answer.target, u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)) };
             }
             abi::TIDEGATE_RETRY_IN
         }
@@ -360,20 +360,20 @@ mod tests {
         Slow,
     }
 
-    fn told(config: &str) -> String {
+    fn message_of(config: &str) -> String {
         unfit(&serde_json::from_str::<Config>(config).unwrap_err()).message
     }
 
     #[test]
     fn what_does_not_fit_is_told_and_not_shown() {
-        let told = [
-            told(r#"{"count": "hunter2, expected"}"#),
-            told(r#"{"mode": "hunter2"}"#),
-            told(r#"{"letter": "hunter2"}"#),
-            told(r#"{"hunter": 2}"#),
+        let messages = [
+            message_of(r#"{"count": "hunter2, expected"}"#),
+            message_of(r#"{"mode": "hunter2"}"#),
+            message_of(r#"{"letter": "hunter2"}"#),
+            message_of(r#"{"hunter": 2}"#),
         ];
         assert_eq!(
-            told.map(|told| told.replace("`config` does not match the step: ", "")),
+            messages.map(|message| message.replace("`config` does not match the step: ", "")),
             [
                 "it has a text instead of u64 at line 1 column 29",
                 "it has a text instead of `fast` or `slow` at line 1 column 18",

@@ -334,13 +334,16 @@ mod tests {
     #[test]
     fn a_number_without_a_form_is_told_with_the_way_to_it() {
         assert_eq!(check(&place()), Ok(()));
-        let told = |place: &Place| check(place).unwrap_err();
-        assert_eq!(told(&Place { at: (1.0, f32::NAN), ..place() }), "it has no form for `NaN` (in `at.1`)");
+        let refusal = |place: &Place| check(place).unwrap_err();
+        assert_eq!(
+            refusal(&Place { at: (1.0, f32::NAN), ..place() }),
+            "it has no form for `NaN` (in `at.1`)"
+        );
         let radius = f64::NEG_INFINITY;
         let round = Place { form: Form::Round { radius }, ..place() };
-        assert_eq!(told(&round), "it has no form for `-inf` (in `form.Round.radius`)");
+        assert_eq!(refusal(&round), "it has no form for `-inf` (in `form.Round.radius`)");
         let flat = Place { form: Form::Flat(f64::NAN), ..place() };
-        assert_eq!(told(&flat), "it has no form for `NaN` (in `form.Flat`)");
+        assert_eq!(refusal(&flat), "it has no form for `NaN` (in `form.Flat`)");
         assert_eq!(check(&f64::NAN).unwrap_err(), "it has no form for `NaN`");
         let map = BTreeMap::from([(7, vec![0.0, f64::INFINITY])]);
         assert_eq!(check(&map).unwrap_err(), "it has no form for `inf` (in `7.1`)");

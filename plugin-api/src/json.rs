@@ -135,8 +135,8 @@ mod tests {
             assert_eq!(check(text).unwrap_err().to_string(), utf16, "{text:?}");
         }
         for text in [&b"\xff"[..], b"a\0\0b", b"\xe9t\xe9"] {
-            let told = check(text).unwrap_err().to_string();
-            assert!(told.contains("is not a JSON value"), "{told}");
+            let message = check(text).unwrap_err().to_string();
+            assert!(message.contains("is not a JSON value"), "{message}");
         }
     }
 

@@ -237,11 +237,11 @@ impl<'s> Checker<'s> {
             return;
         };
         // Already reported if the schema has bounds of its own.
-        let said = |key: &str| rules.get(key).is_some_and(Value::is_number);
-        if number < least && !said("minimum") {
+        let has_limit = |key: &str| rules.get(key).is_some_and(Value::is_number);
+        if number < least && !has_limit("minimum") {
             self.report(format!("must be {least} or more"));
         }
-        if number > most && !said("maximum") {
+        if number > most && !has_limit("maximum") {
             self.report(format!("must be {most} or less"));
         }
     }
@@ -393,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    fn told(schema: &Value, config: &Value) -> Vec<String> {
+    fn shown(schema: &Value, config: &Value) -> Vec<String> {
         let show = |mistake: Mistake| {
             let help = mistake.help.map_or_else(String::new, |help| format!(" ({help})"));
             format!("{}: {}{help}", mistake.path.join("."), mistake.message)
@@ -418,12 +418,12 @@ mod tests {
         });
         let right =
             json!({"rate": 1, "mode": "fast", "name": null, "list": [1, 2], "inner": {"deep": 1, "x": 0}});
-        assert_eq!(told(&schema, &right), Vec::<String>::new());
+        assert_eq!(shown(&schema, &right), Vec::<String>::new());
         let wrong = json!({
             "rate": 0, "mode": "fats", "name": "x", "list": [1, "2", 3.5, 4], "inner": {"deep": 2}, "rat": 1
         });
         assert_eq!(
-            told(&schema, &wrong),
+            shown(&schema, &wrong),
             [
                 "inner.deep: must be `1`",
                 "list: must have 3 elements or fewer",
@@ -435,22 +435,22 @@ mod tests {
                 "rate: must be more than 0",
             ]
         );
-        assert_eq!(told(&schema, &json!({"rate": "1"})), ["rate: must be a number, but is a text"]);
-        assert_eq!(told(&schema, &json!({})), [": lacks `rate`"]);
+        assert_eq!(shown(&schema, &json!({"rate": "1"})), ["rate: must be a number, but is a text"]);
+        assert_eq!(shown(&schema, &json!({})), [": lacks `rate`"]);
     }
 
     #[test]
     fn of_several_forms_the_nearest_tells_what_is_wrong() {
         let schema = json!({"anyOf": [{"type": "null"}, {"type": "object", "properties": {"a": {"type": "integer"}}}]});
-        assert_eq!(told(&schema, &json!(null)), Vec::<String>::new());
-        assert_eq!(told(&schema, &json!({"a": "x"})), ["a: must be a whole number, but is a text"]);
+        assert_eq!(shown(&schema, &json!(null)), Vec::<String>::new());
+        assert_eq!(shown(&schema, &json!({"a": "x"})), ["a: must be a whole number, but is a text"]);
     }
 
     #[test]
     fn a_schema_that_goes_in_a_circle_ends() {
         let schema = json!({"$ref": "#"});
-        assert_eq!(told(&schema, &json!(1)), Vec::<String>::new());
-        assert_eq!(told(&json!(false), &json!(1)), [": no value is allowed here"]);
+        assert_eq!(shown(&schema, &json!(1)), Vec::<String>::new());
+        assert_eq!(shown(&json!(false), &json!(1)), [": no value is allowed here"]);
     }
 
     #[test]
@@ -460,31 +460,31 @@ mod tests {
             "wide": {"type": ["integer", "null"], "format": "int64"},
             "rate": {"type": "number", "format": "double"},
         }});
-        assert_eq!(told(&schema, &json!({"count": 255, "wide": i64::MIN, "rate": 5})), [""; 0]);
+        assert_eq!(shown(&schema, &json!({"count": 255, "wide": i64::MIN, "rate": 5})), [""; 0]);
         assert_eq!(
-            told(&schema, &json!({"count": 5.0, "wide": 1e2, "rate": 5.0})),
+            shown(&schema, &json!({"count": 5.0, "wide": 1e2, "rate": 5.0})),
             [
                 "count: must be a whole number, but is 5.0 (write `5`)",
                 "wide: must be a whole number, but is 100.0 (write `100`)"
             ]
         );
-        assert_eq!(told(&schema, &json!({"count": 256})), ["count: must be 255 or less"]);
-        assert_eq!(told(&schema, &json!({"count": -1})), ["count: must be 0 or more"]);
-        assert_eq!(told(&schema, &json!({"wide": u64::MAX})), ["wide: must be 9223372036854775807 or less"]);
+        assert_eq!(shown(&schema, &json!({"count": 256})), ["count: must be 255 or less"]);
+        assert_eq!(shown(&schema, &json!({"count": -1})), ["count: must be 0 or more"]);
+        assert_eq!(shown(&schema, &json!({"wide": u64::MAX})), ["wide: must be 9223372036854775807 or less"]);
     }
 
     #[test]
     fn tuples_and_patterns_are_held_to() {
         let pair = json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer", "format": "uint8"}],
             "minItems": 2, "maxItems": 2});
-        assert_eq!(told(&pair, &json!(["b", 7])), [""; 0]);
-        assert_eq!(told(&pair, &json!(["b", 700])), ["1: must be 255 or less"]);
-        assert_eq!(told(&pair, &json!([1, 7])), ["0: must be a text, but is 1"]);
+        assert_eq!(shown(&pair, &json!(["b", 7])), [""; 0]);
+        assert_eq!(shown(&pair, &json!(["b", 700])), ["1: must be 255 or less"]);
+        assert_eq!(shown(&pair, &json!([1, 7])), ["0: must be a text, but is 1"]);
         let code = json!({"type": "string", "pattern": "^[A-Z]{3}$"});
-        assert_eq!(told(&code, &json!("EUR")), [""; 0]);
-        assert_eq!(told(&code, &json!("!!")), [": does not match the pattern `^[A-Z]{3}$`"]);
+        assert_eq!(shown(&code, &json!("EUR")), [""; 0]);
+        assert_eq!(shown(&code, &json!("!!")), [": does not match the pattern `^[A-Z]{3}$`"]);
         let ahead = json!({"type": "string", "pattern": "(?=x)"});
-        assert_eq!(told(&ahead, &json!("y")), [""; 0]);
+        assert_eq!(shown(&ahead, &json!("y")), [""; 0]);
     }
 
     #[test]
@@ -493,7 +493,7 @@ mod tests {
             "a b": {"properties": {"next": {"$ref": "#/$defs/c~1d"}}}, "c/d": {"type": "boolean"},
         }});
         assert!(read(&schema.to_string()).is_ok());
-        assert_eq!(told(&schema, &json!({"next": 1})), ["next: must be `true` or `false`, but is 1"]);
+        assert_eq!(shown(&schema, &json!({"next": 1})), ["next: must be `true` or `false`, but is 1"]);
         let refused = |schema: &str| read(schema).unwrap_err();
         assert_eq!(refused("[1]"), "must be a table of rules, but is a list");
         assert_eq!(refused(r#"{"items": [1]}"#), "must be a table of rules, but is a list");

@@ -114,16 +114,16 @@ mod tests {
 
     #[test]
     fn a_field_that_is_not_what_it_should_be_is_told() {
-        let told = |failure: Failure| {
+        let message = |failure: Failure| {
             assert_eq!(failure.kind, FailureKind::Payload);
             failure.message
         };
         let read = job(r#"{"id":"7"}"#);
-        assert_eq!(told(read.field::<u64>("no").unwrap_err()), "the job has no field `no`");
+        assert_eq!(message(read.field::<u64>("no").unwrap_err()), "the job has no field `no`");
         assert_eq!(
-            told(read.field::<u64>("id").unwrap_err()),
+            message(read.field::<u64>("id").unwrap_err()),
             "the job's `id` does not match its type: invalid type: string \"7\", expected u64 at line 1 column 3"
         );
-        assert_eq!(told(job("[7]").field::<u64>("id").unwrap_err()), "the job is not an object");
+        assert_eq!(message(job("[7]").field::<u64>("id").unwrap_err()), "the job is not an object");
     }
 }

@@ -187,12 +187,12 @@ fn hold_against(schema: Option<&str>, config: &str) -> Result<(), Failure> {
     if mistakes.is_empty() {
         return Ok(());
     }
-    let told = mistakes.into_iter().map(|mistake| {
+    let messages = mistakes.into_iter().map(|mistake| {
         let way = if mistake.at_key { &mistake.path[..mistake.path.len() - 1] } else { &mistake.path[..] };
         let named: Vec<&str> = std::iter::once("config").chain(way.iter().map(String::as_str)).collect();
         format!("`{}` {}", named.join("."), mistake.message)
     });
-    Err(Failure::failed(told.collect::<Vec<_>>().join("; ")))
+    Err(Failure::failed(messages.collect::<Vec<_>>().join("; ")))
 }
 
 /// The step as a plugin of its own.

@@ -250,7 +250,7 @@ impl CommandTarget {
         let started = Instant::now();
         loop {
             match ipc::ask(data, question) {
-                Ok(Some(Ok(told))) => return Ok(Some(Backend::Runner(told))),
+                Ok(Some(Ok(answer))) => return Ok(Some(Backend::Runner(answer))),
                 Ok(Some(Err(IpcRefusal::Closed(_)))) if started.elapsed() < PATIENCE => {
                     thread::sleep(PAUSE);
                     continue;
@@ -373,11 +373,11 @@ mod tests {
 
     #[test]
     fn a_runner_that_does_not_answer_is_told_in_one_sentence() {
-        let told = |kind: io::ErrorKind| unanswered(&Question::Look(Query::Queues), &kind.into());
+        let message = |kind: io::ErrorKind| unanswered(&Question::Look(Query::Queues), &kind.into());
         let late = "the runner does not answer in time: its process may be stopped, or its disk full";
-        assert_eq!(told(io::ErrorKind::WouldBlock), late);
-        assert_eq!(told(io::ErrorKind::TimedOut), late);
-        assert_eq!(told(io::ErrorKind::UnexpectedEof), "the runner has ended without an answer");
-        assert_eq!(told(io::ErrorKind::BrokenPipe), "the runner does not answer: broken pipe");
+        assert_eq!(message(io::ErrorKind::WouldBlock), late);
+        assert_eq!(message(io::ErrorKind::TimedOut), late);
+        assert_eq!(message(io::ErrorKind::UnexpectedEof), "the runner has ended without an answer");
+        assert_eq!(message(io::ErrorKind::BrokenPipe), "the runner does not answer: broken pipe");
     }
 }

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(arguments) => obey(arguments.command),
         Err(mut error) => {
             cli::help_with(&mut error);
-            crate::cli::usage::tell(&error)
+            crate::cli::usage::report(&error)
         }
     };
     let Some(error) = crate::output::console::output_failure() else { return exit.into() };

@@ -60,7 +60,7 @@ impl Signals {
         let signals = Self { runtime: runtime.handle().clone(), phase: Arc::clone(&phase) };
         let carry = async move {
             let _too_large = too_large;
-            tokio::spawn(tell_what_is_left_out());
+            tokio::spawn(log_left_out_messages());
             obey(asks, &phase).await;
         };
         thread::Builder::new().name("io".into()).spawn(move || runtime.block_on(carry))?;
@@ -133,7 +133,7 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
                 }
             }
             Phase::Loading => {
-                say_stopped_before();
+                warn_stopped_before();
                 std::process::exit(0);
             }
             Phase::Starting { asked: asked @ false } => *asked = true,
@@ -152,7 +152,7 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
 }
 
 /// Reports that no run began.
-pub(crate) fn say_stopped_before() {
+pub(crate) fn warn_stopped_before() {
     console::log(console::Gravity::Info, "tidegate", "stopped before the run began");
 }
 
@@ -163,9 +163,9 @@ fn stop(run: &Handle) {
     tracing::info!(target: log_target::RUNNER, "stopping: running jobs are finished first; a second signal ends the process at once");
 }
 
-async fn tell_what_is_left_out() {
+async fn log_left_out_messages() {
     loop {
         tokio::time::sleep(TELLS).await;
-        log::tell_rest(false);
+        log::write_rest(false);
     }
 }

@@ -55,7 +55,7 @@ fn a_runner_from_before_there_were_tokens_has_none() {
     assert_eq!(before.rubbish, usize::MAX);
 }
 
-unsafe extern "C" fn tell(_: *const c_void, high: u64, low: u64, token: *mut u8) -> i32 {
+unsafe extern "C" fn give(_: *const c_void, high: u64, low: u64, token: *mut u8) -> i32 {
     let made = format!("{high:016x}{low:016x}");
     // SAFETY: `token` has space for a token.
     unsafe { token.copy_from(made.as_ptr(), TIDEGATE_TOKEN_LEN) };
@@ -68,7 +68,7 @@ unsafe extern "C" fn refuse(_: *const c_void, _: u64, _: u64, _: *mut u8) -> i32
 
 #[test]
 fn a_runner_tells_the_token_of_the_job_or_that_there_is_none() {
-    let told = [Some(tell as unsafe extern "C" fn(_, _, _, _) -> _), Some(refuse), None].map(|token| {
+    let tokens = [Some(give as unsafe extern "C" fn(_, _, _, _) -> _), Some(refuse), None].map(|token| {
         let host = TidegateHost {
             size: size_of::<TidegateHost>() + 8,
             context: null(),
@@ -82,5 +82,5 @@ fn a_runner_tells_the_token_of_the_job_or_that_there_is_none() {
         // SAFETY: the host outlives the context.
         unsafe { Context::new(&raw const setup) }.token(&JOB)
     });
-    assert_eq!(told, [Some("00000000000000070000000000000009".to_owned()), None, None]);
+    assert_eq!(tokens, [Some("00000000000000070000000000000009".to_owned()), None, None]);
 }

@@ -11,7 +11,7 @@ use crate::{Cause, Failure, FailureKind, Outputs, Place, borrowed, json};
 /// The answer of one call.
 pub(super) struct Target<'a> {
     pub(super) outputs: Option<&'a mut Outputs>,
-    pub(super) said: String,
+    pub(super) message: String,
     pub(super) place: Option<Place>,
     pub(super) context: Option<Box<str>>,
     pub(super) delay_ms: u64,
@@ -38,7 +38,7 @@ impl<'a> Target<'a> {
     pub(super) fn new(outputs: Option<&'a mut Outputs>) -> Self {
         Self {
             outputs,
-            said: String::new(),
+            message: String::new(),
             place: None,
             context: None,
             delay_ms: 0,
@@ -70,16 +70,16 @@ impl<'a> Target<'a> {
 
     #[cold]
     pub(super) fn failure(&mut self, status: i32) -> Failure {
-        let said = std::mem::take(&mut self.said);
+        let message = std::mem::take(&mut self.message);
         let tries =
             matches!(status, TIDEGATE_OK | TIDEGATE_FAILED | abi::TIDEGATE_RETRY | abi::TIDEGATE_RETRY_IN);
         // Later outputs are lost, even if the plugin ignores the refusal.
         if self.full && tries {
             return output::too_much(self.memory);
         }
-        let (mut kind, unsaid) = match (status, self.astray) {
+        let (mut kind, default) = match (status, self.astray) {
             (TIDEGATE_OK, Some(binding)) => return astray(binding),
-            (TIDEGATE_FAILED, Some(binding)) if said.is_empty() => return astray(binding),
+            (TIDEGATE_FAILED, Some(binding)) if message.is_empty() => return astray(binding),
             (TIDEGATE_FAILED, _) => (FailureKind::Failed, "it failed without a reason"),
             (abi::TIDEGATE_RETRY, _) => (FailureKind::Retry, "without a reason"),
             (abi::TIDEGATE_RETRY_IN, _) => {
@@ -96,7 +96,7 @@ impl<'a> Target<'a> {
             }
         };
         if kind == FailureKind::Pending
-            && let Some(fault) = output::fault_of_handle(&said)
+            && let Some(fault) = output::fault_of_handle(&message)
         {
             return Failure::new(FailureKind::Limit, fault);
         }
@@ -105,7 +105,7 @@ impl<'a> Target<'a> {
         if status == TIDEGATE_FAILED {
             kind = kind_of_word(&word, cause);
         }
-        let message = if said.is_empty() { unsaid.to_owned() } else { said };
+        let message = if message.is_empty() { default.to_owned() } else { message };
         let (context, place) = (self.context.take().map(as_json), self.place.take());
         Failure { context, place, cause, ..Failure::new(kind, message) }
     }
@@ -186,7 +186,7 @@ unsafe extern "C" fn say(target: *mut c_void, text: TidegateBytes) {
     // SAFETY: as in `push`.
     let target = unsafe { &mut *target.cast::<Target<'_>>() };
     // SAFETY: the text lives for this call.
-    target.said = unsafe { borrowed::text(text) };
+    target.message = unsafe { borrowed::text(text) };
 }
 
 unsafe extern "C" fn place(target: *mut c_void, file: TidegateBytes, line: u32, column: u32) {

@@ -191,7 +191,7 @@ impl Offer {
             // SAFETY: as the ABI asks: after `init`, with an answer of its own.
             let asked = target.call(|answer| unsafe { ask(answer) });
             asked.map_err(|failure| Unusable::Wrong(format!("the schema of `{name}`: {failure}")))?;
-            schema = Some(target.said).filter(|said| !said.is_empty());
+            schema = Some(target.message).filter(|message| !message.is_empty());
         }
         let unknown = step.flags & !abi::TIDEGATE_HAS_EFFECTS;
         if unknown != 0 {

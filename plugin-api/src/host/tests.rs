@@ -161,49 +161,55 @@ proptest! {
 
 #[test]
 fn every_ending_crosses_with_its_reason() {
-    let told = |act| {
+    let failure_of = |act| {
         let failure = failure(act);
         (failure.kind, failure.message)
     };
-    assert_eq!(told("fail"), (FailureKind::Failed, "failed".into()));
+    assert_eq!(failure_of("fail"), (FailureKind::Failed, "failed".into()));
     assert_eq!(failure("fail").context.as_deref(), Some(r#"{"tries":3}"#));
-    assert_eq!(told("retry"), (FailureKind::Retry, "busy".into()));
-    assert_eq!(told("retry in"), (FailureKind::RetryIn(Duration::from_millis(1500)), "later".into()));
-    assert_eq!(told("reject"), (FailureKind::Rejected, "never".into()));
-    assert_eq!(told("halt"), (FailureKind::Halted, "the key is wrong".into()));
-    assert_eq!(told("gate"), (FailureKind::GateClosed, "gas is dear".into()));
-    assert_eq!(told("pending"), (FailureKind::Pending, "handle-7".into()));
+    assert_eq!(failure_of("retry"), (FailureKind::Retry, "busy".into()));
+    assert_eq!(failure_of("retry in"), (FailureKind::RetryIn(Duration::from_millis(1500)), "later".into()));
+    assert_eq!(failure_of("reject"), (FailureKind::Rejected, "never".into()));
+    assert_eq!(failure_of("halt"), (FailureKind::Halted, "the key is wrong".into()));
+    assert_eq!(failure_of("gate"), (FailureKind::GateClosed, "gas is dear".into()));
+    assert_eq!(failure_of("pending"), (FailureKind::Pending, "handle-7".into()));
 }
 
 #[test]
 fn what_a_failure_came_from_crosses() {
-    let told = |act| {
+    let failure_of = |act| {
         let failure = failure(act);
         (failure.kind, failure.word().into_owned())
     };
-    assert_eq!(told("payload"), (FailureKind::Payload, "payload".into()));
-    assert_eq!(told("connection"), (FailureKind::Retry, "connection".into()));
-    assert_eq!(told("http"), (FailureKind::Failed, "http 503".into()));
-    assert_eq!(told("exit"), (FailureKind::Failed, "exit -3".into()));
-    assert_eq!(told("timeout"), (FailureKind::Limit, "timeout".into()));
-    assert_eq!(told("limit"), (FailureKind::Limit, "limit".into()));
-    assert_eq!(told("astray"), (FailureKind::Output, "output".into()));
+    assert_eq!(failure_of("payload"), (FailureKind::Payload, "payload".into()));
+    assert_eq!(failure_of("connection"), (FailureKind::Retry, "connection".into()));
+    assert_eq!(failure_of("http"), (FailureKind::Failed, "http 503".into()));
+    assert_eq!(failure_of("exit"), (FailureKind::Failed, "exit -3".into()));
+    assert_eq!(failure_of("timeout"), (FailureKind::Limit, "timeout".into()));
+    assert_eq!(failure_of("limit"), (FailureKind::Limit, "limit".into()));
+    assert_eq!(failure_of("astray"), (FailureKind::Output, "output".into()));
     // A rejected job is not retried, for any cause.
-    assert_eq!(told("reject for a cause"), (FailureKind::Rejected, "rejected".into()));
-    assert_eq!(told("fail"), (FailureKind::Failed, "failed".into()));
+    assert_eq!(failure_of("reject for a cause"), (FailureKind::Rejected, "rejected".into()));
+    assert_eq!(failure_of("fail"), (FailureKind::Failed, "failed".into()));
 }
 
 #[test]
 fn a_test_refuses_what_a_runner_refuses() {
-    let told = |act| {
+    let failure_of = |act| {
         let failure = failure(act);
         (failure.kind, failure.message)
     };
     let output = |why: &str| (FailureKind::Output, why.to_owned());
-    assert_eq!(told("garble"), output("its output is not JSON: the text ends before a value, at column 5"));
-    assert_eq!(told("not a number"), output("the output is not JSON: it has no form for `NaN` (in `0`)"));
+    assert_eq!(
+        failure_of("garble"),
+        output("its output is not JSON: the text ends before a value, at column 5")
+    );
+    assert_eq!(
+        failure_of("not a number"),
+        output("the output is not JSON: it has no form for `NaN` (in `0`)")
+    );
     let handle = "the handle of the pending job has 128.0 KiB, which exceeds 64.0 KiB";
-    assert_eq!(told("long handle"), (FailureKind::Limit, handle.to_owned()));
+    assert_eq!(failure_of("long handle"), (FailureKind::Limit, handle.to_owned()));
     assert_eq!(failure("plain context").context.as_deref(), Some(r#""not JSON""#));
     assert_eq!(puppet("pretty").unwrap().run("1").unwrap(), ["1", "1", "{ \"a\": 1}"]);
     let job = puppet("").unwrap().run("{nope").unwrap_err();
@@ -302,10 +308,10 @@ fn a_runner_that_knows_fewer_fields_or_more_is_read_as_far_as_they_are_known() {
         // SAFETY: the target is a text, and the bytes live for the call.
         unsafe { *target.cast::<String>() = borrowed::text(text) };
     }
-    let mut said = String::new();
+    let mut text = String::new();
     let mut answer = Before { answer: [0; 7], rubbish: usize::MAX };
     answer.answer[0] = size_of::<[usize; 7]>();
-    answer.answer[1] = (&raw mut said).addr();
+    answer.answer[1] = (&raw mut text).addr();
     answer.answer[3] = (say as *const ()).addr();
     assert_eq!(answer.answer[0], std::mem::offset_of!(TidegateAnswer, word));
     let host = Line::open(Box::new(Quiet));
@@ -343,7 +349,7 @@ fn a_runner_that_knows_fewer_fields_or_more_is_read_as_far_as_they_are_known() {
         ]
     };
     assert_eq!(statuses, [TIDEGATE_OK, TIDEGATE_FAILED, TIDEGATE_OK]);
-    assert_eq!(said, "the job has no field `id`");
+    assert_eq!(text, "the job has no field `id`");
     assert_eq!(SEEN.take().unwrap(), (1, 1, 0, 7, 3, b"{}".to_vec()));
 }
 
@@ -439,7 +445,7 @@ fn descriptions_that_are_wrong_are_refused() {
         // SAFETY: changed fields are rejected before any other is read, or are valid.
         unsafe { Plugin::attach(&raw const wrong, &(Arc::new(()) as Keep)) }.unwrap_err().to_string()
     };
-    let told = [
+    let messages = [
         refused(&|plugin| plugin.abi_version = 9),
         refused(&|plugin| plugin.size = 8),
         refused(&|plugin| plugin.step_size = 71),
@@ -477,7 +483,7 @@ fn descriptions_that_are_wrong_are_refused() {
         unsafe { Plugin::attach(std::ptr::null(), &(Arc::new(()) as Keep)) }.unwrap_err().to_string(),
     ];
     assert_eq!(
-        told,
+        messages,
         [
             "it was built for version 9 of the plugin interface; this Tidegate has version 1",
             "its description has 8 bytes, which does not match this version",
@@ -502,7 +508,7 @@ fn descriptions_that_are_wrong_are_refused() {
 #[test]
 fn texts_that_cannot_be_that_long_are_refused_and_read_nowhere() {
     let bytes = TidegateBytes { bytes: b"1".as_ptr(), len: usize::MAX };
-    let said = call(None, |answer| {
+    let text = call(None, |answer| {
         // SAFETY: the answer is that of this call.
         let answer = unsafe { *answer };
         let Some(say) = answer.say else { return TIDEGATE_OK };
@@ -510,7 +516,7 @@ fn texts_that_cannot_be_that_long_are_refused_and_read_nowhere() {
         unsafe { say(answer.target, bytes) };
         TIDEGATE_FAILED
     });
-    assert_eq!(said.unwrap_err().message, "it failed without a reason");
+    assert_eq!(text.unwrap_err().message, "it failed without a reason");
     let mut outputs = Outputs::new([""]);
     let mut target = Target { memory: u64::MAX, room: u64::MAX, ..Target::new(Some(&mut outputs)) };
     let pushed = target.call(|answer| {

@@ -30,19 +30,19 @@ impl ReadError {
     pub fn new(error: &serde_json::Error, text: &[u8]) -> Self {
         let (line, column) = (error.line().max(1), error.column().max(1));
         let line_text = text.split(|&byte| byte == b'\n').nth(line - 1).unwrap_or_default();
-        let said = error.to_string();
+        let parser_text = error.to_string();
         // `serde_json` ends its messages with a position; here it is a field.
-        let said = said.rfind(" at line ").map_or(&*said, |end| &said[..end]);
+        let parser_text = parser_text.rfind(" at line ").map_or(&*parser_text, |end| &parser_text[..end]);
         let (start, word) = word_around(line_text, column - 1);
         let unknown = |word: &str| {
             format!(
                 "`{word}` is not a JSON value: use true, false, null, a number, a text in double quotes, a list or an object"
             )
         };
-        if let ("expected ident" | "expected value", Some(help)) = (said, utf16_help(text)) {
+        if let ("expected ident" | "expected value", Some(help)) = (parser_text, utf16_help(text)) {
             return Self { message: help.to_owned(), line, column };
         }
-        let message = match said {
+        let message = match parser_text {
             "EOF while parsing a value" if text.trim_ascii().is_empty() => "the text is empty".to_owned(),
             "expected ident" | "expected value" | "EOF while parsing a value" if !word.is_empty() => {
                 return Self { message: unknown(&word), line, column: start + 1 };
@@ -50,7 +50,7 @@ impl ReadError {
             "expected value" => unknown(&String::from_utf8_lossy(first_character(
                 line_text.get(column.min(line_text.len()).saturating_sub(1)..).unwrap_or_default(),
             ))),
-            _ => plain(said).map_or_else(|| said.to_owned(), str::to_owned),
+            _ => plain(parser_text).map_or_else(|| parser_text.to_owned(), str::to_owned),
         };
         Self { message, line, column }
     }
@@ -66,8 +66,8 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 /// Plain words for the parser's message.
-fn plain(said: &str) -> Option<&'static str> {
-    Some(match said {
+fn plain(parser_text: &str) -> Option<&'static str> {
+    Some(match parser_text {
         "EOF while parsing a value" => "the text ends before a value",
         "EOF while parsing an object" => "the text ends in the middle of an object",
         "EOF while parsing a list" => "the text ends in the middle of a list",
@@ -83,7 +83,7 @@ fn plain(said: &str) -> Option<&'static str> {
             "a `\\` in a text does not start a JSON escape"
         }
         "invalid unicode code point" => "a text is not UTF-8",
-        said if said.starts_with("control character") => {
+        parser_text if parser_text.starts_with("control character") => {
             "a text has a control character; write a line break as `\\n` and a tab as `\\t`"
         }
         _ => return None,

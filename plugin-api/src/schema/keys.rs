@@ -27,14 +27,14 @@ pub fn takes(schema: &Value) -> Option<&'static str> {
     let rules = end_of_references(schema, schema);
     match rules {
         Value::Bool(false) => Some("no config"),
-        Value::Object(rules) if !keys(schema).is_empty() || says_more(rules) => None,
+        Value::Object(rules) if !keys(schema).is_empty() || restricts(rules) => None,
         Value::Object(rules) if rules.get("additionalProperties") == Some(&Value::Bool(false)) => None,
         _ => Some("any config"),
     }
 }
 
 /// Whether the rules restrict a config without naming keys.
-fn says_more(rules: &Map<String, Value>) -> bool {
+fn restricts(rules: &Map<String, Value>) -> bool {
     ["allOf", "anyOf", "oneOf", "enum", "const", "required"].iter().any(|key| rules.contains_key(*key))
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    fn told(schema: &Value) -> Vec<String> {
+    fn mistakes(schema: &Value) -> Vec<String> {
         let show =
             |key: Key| format!("{}: {}{}", key.name, key.kind, if key.required { " (needed)" } else { "" });
         keys(schema).into_iter().map(show).collect()
@@ -184,7 +184,7 @@ mod tests {
             "$defs": {"Limits": {"type": "object", "properties": {"rate": {"type": "number"}}, "required": ["rate"]}},
         });
         assert_eq!(
-            told(&schema),
+            mistakes(&schema),
             [
                 "limits: a table with `rate`",
                 "limits.rate: a number (needed)",

@@ -8,14 +8,14 @@ use crate::output::exit::Exit;
 use tidegate_model::plain;
 
 /// Prints an error or a help text to its stream. `--help` and `--version` are reported as errors too.
-pub(crate) fn tell(error: &Error) -> Exit {
-    let said = error.render();
+pub(crate) fn report(error: &Error) -> Exit {
+    let message = error.render();
     // Arguments may hold control characters; then the whole text is printed without colours.
     let steers = std::env::args_os().any(|argument| !argument.to_string_lossy().chars().all(plain::is_plain));
     let text = |colours: bool| match (steers, colours) {
-        (true, _) => plain::lines(&said.to_string()),
-        (false, true) => said.ansi().to_string(),
-        (false, false) => said.to_string(),
+        (true, _) => plain::lines(&message.to_string()),
+        (false, true) => message.ansi().to_string(),
+        (false, false) => message.to_string(),
     };
     if error.use_stderr() {
         console::write(&text(console::colours()));

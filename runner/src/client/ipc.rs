@@ -77,7 +77,7 @@ pub(crate) enum IpcAnswer {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
-    Told(Box<IpcAnswer>),
+    Answer(Box<IpcAnswer>),
     Refusal(IpcRefusal),
 }
 
@@ -238,7 +238,7 @@ fn reply(question: &[u8], context: &RunnerContext) -> Reply {
     match serde_json::from_slice(question) {
         Ok(Question::Look(query)) => {
             match answer(&context.store, &context.configuration(), Some(&context.handle), &query) {
-                Ok(answer) => Reply::Told(Box::new(IpcAnswer::Answer(answer))),
+                Ok(answer) => Reply::Answer(Box::new(IpcAnswer::Answer(answer))),
                 Err(error @ ReadError::Interrupted) => Reply::Refusal(IpcRefusal::Closed(error.to_string())),
                 Err(error) => Reply::Refusal(IpcRefusal::Other(Chain(&error).to_string())),
             }
@@ -261,7 +261,7 @@ fn reply(question: &[u8], context: &RunnerContext) -> Reply {
 fn taken_over(reloaded: Reloaded) -> Reply {
     match reloaded {
         Reloaded::Ending => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
-        reloaded => Reply::Told(Box::new(IpcAnswer::Reload(reloaded))),
+        reloaded => Reply::Answer(Box::new(IpcAnswer::Reload(reloaded))),
     }
 }
 
@@ -282,7 +282,7 @@ fn change(request: Request, run: &Handle) -> Reply {
         other => other,
     });
     match outcome {
-        Some(outcome) => Reply::Told(Box::new(IpcAnswer::Change(outcome))),
+        Some(outcome) => Reply::Answer(Box::new(IpcAnswer::Change(outcome))),
         None => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
     }
 }
@@ -329,7 +329,7 @@ fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Resu
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(match serde_json::from_str(&line)? {
-        Reply::Told(told) => Ok(*told),
+        Reply::Answer(answer) => Ok(*answer),
         Reply::Refusal(refusal) => Err(refusal),
     })
 }

@@ -33,7 +33,7 @@ impl Where {
     }
 
     /// Reports the number of jobs for which the evaluation failed.
-    pub(crate) fn say_failures(&self) {
+    pub(crate) fn warn_of_failures(&self) {
         let Some(first) = &self.first else { return };
         let what = match self.failed {
             1 => "`--where` could not be evaluated for 1 job, which was skipped".to_owned(),

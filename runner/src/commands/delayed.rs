@@ -30,7 +30,7 @@ pub(crate) fn list(command: &DelayedList) -> Exit {
         Err(exit) => return exit,
     };
     if command.look.format == Format::Json {
-        return print_json(&told(&page), Exit::Done);
+        return print_json(&for_programs(&page), Exit::Done);
     }
     if page.jobs.is_empty() {
         print_text("no delayed jobs");
@@ -82,7 +82,7 @@ fn found(command: &DelayedList) -> Result<DelayedPage, Exit> {
             }
         }
     }
-    filter.say_failures();
+    filter.warn_of_failures();
     jobs.sort_by(|one, other| one.due.cmp(&other.due));
     jobs.truncate(limit);
     let total = jobs.len() as u64;
@@ -112,15 +112,15 @@ fn is_gone(step: &str) -> String {
 }
 
 /// The page for programs, without the store's positions of the jobs, which have no meaning elsewhere.
-fn told(page: &DelayedPage) -> serde_json::Value {
-    let mut told = serde_json::to_value(page).unwrap_or_default();
-    let jobs = told.get_mut("jobs").and_then(serde_json::Value::as_array_mut);
+fn for_programs(page: &DelayedPage) -> serde_json::Value {
+    let mut page = serde_json::to_value(page).unwrap_or_default();
+    let jobs = page.get_mut("jobs").and_then(serde_json::Value::as_array_mut);
     for job in jobs.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
         job.remove("row");
         job.remove("started");
         job.remove("payload");
     }
-    told
+    page
 }
 
 fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
@@ -141,10 +141,10 @@ fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
 fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
     match (job.waits_for, &job.due, &job.pending.handle, &job.output) {
         (WaitsFor::Outside, _, Some(handle), _) => {
-            let stands = job.pending.told.unwrap_or(ExternalStatus::Pending).as_str();
+            let status = job.pending.external_status.unwrap_or(ExternalStatus::Pending).as_str();
             let handle = on_one_line(handle);
             let handle = handle_max.map_or_else(|| handle.clone(), |most| cut(&handle, most));
-            format!("{stands} as `{handle}`")
+            format!("{status} as `{handle}`")
         }
         (WaitsFor::Outside, ..) => "pending".to_owned(),
         (WaitsFor::Attempt, ..) => "begun".to_owned(),
@@ -184,7 +184,7 @@ fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
     for text in &command.jobs {
         choose(&place, command, (text, &mut filter), how, (&mut chosen, &mut outcomes))?;
     }
-    filter.say_failures();
+    filter.warn_of_failures();
     let count: u64 = chosen.values().map(|rows| rows.len() as u64).sum();
     if count > 0 {
         let steps: Vec<String> = chosen.keys().map(|(step, _)| step.to_string()).collect();
@@ -215,7 +215,7 @@ fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
             outcomes.change(&step, request)?;
         }
     }
-    Ok(outcomes.tell(command.format))
+    Ok(outcomes.print(command.format))
 }
 
 /// Adds the jobs that `text` names, if the change applies to them.

@@ -32,8 +32,8 @@ pub(crate) fn list(command: &ErrorsList) -> Exit {
         Err(exit) => return exit,
     };
     let shown = errors.len() as u64;
-    let (told, all) = (grouped(shown), grouped(total));
-    let more = (shown < total).then(|| format!("the newest {told} of {all}: `--limit {total}` shows all"));
+    let (newest, all) = (grouped(shown), grouped(total));
+    let more = (shown < total).then(|| format!("the newest {newest} of {all}: `--limit {total}` shows all"));
     if command.look.format == Format::Json {
         if let Some(more) = more {
             exit::warn(more);

@@ -24,7 +24,7 @@ use tidegate_model::suggest::{did_you_mean, listed};
 /// Number of errors that one change may hold.
 const AT_ONCE: usize = 1000;
 /// Number of refused errors that are reported one by one.
-const TOLD_MAX: usize = 10;
+const REFUSALS_MAX: usize = 10;
 /// The longest replacement payload, in bytes. The local socket must accept it.
 const PAYLOAD_MAX: u64 = 16 << 20;
 
@@ -59,11 +59,11 @@ fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
     must_run_what_is_on_disk(&place, choice.steps)?;
     confirm(&format!("{queue}/{index} will run again with another payload."), command.yes)?;
     let request = Request::Replace { queue: queue.clone(), error: *index, payload };
-    let (outcome, teller) = place.change(request)?;
+    let (outcome, answered_by) = place.change(request)?;
     match outcome {
         Ok(RequestOutcome::Retried { jobs }) => {
             let done = Done { errors: jobs, handled_meanwhile: 0, refused: Vec::new() };
-            Ok(tell(command, ErrorAction::Retry, &done, Some(teller)))
+            Ok(print(command, ErrorAction::Retry, &done, Some(answered_by)))
         }
         Ok(_) => Err(other_question()),
         Err(why) => Err(exit::fail(why)),
@@ -100,7 +100,7 @@ fn deal(command: &ErrorsChoice, how: ErrorAction) -> Result<Exit, Exit> {
     let filter = Where::new(command.filter.as_deref(), "error")?;
     let mut choice = Choice::new(command, filter, &place);
     let chosen = choice.errors(&selectors)?;
-    choice.filter.say_failures();
+    choice.filter.warn_of_failures();
     let count: u64 = chosen.values().map(|indices| indices.len() as u64).sum();
     if count == 0 {
         choice.must_know_step()?;
@@ -123,14 +123,14 @@ fn deal(command: &ErrorsChoice, how: ErrorAction) -> Result<Exit, Exit> {
         };
         confirm(&question, command.yes)?;
     }
-    let mut teller = None;
+    let mut answered_by = None;
     for (queue, indices) in chosen {
         let indices: Vec<u64> = indices.into_iter().collect();
         for some in indices.chunks(AT_ONCE) {
-            teller = Some(change(&place, how, &queue, some, &mut done)?);
+            answered_by = Some(change(&place, how, &queue, some, &mut done)?);
         }
     }
-    Ok(tell(command, how, &done, teller))
+    Ok(print(command, how, &done, answered_by))
 }
 
 /// A runner uses the files that it has read, so a script that changed since then would not run.
@@ -162,7 +162,7 @@ fn change(
         ErrorAction::Retry => Request::Retry { queue: queue.clone(), errors: indices },
         ErrorAction::Drop => Request::Drop { queue: queue.clone(), errors: indices },
     };
-    let (outcome, teller) = place.change(request)?;
+    let (outcome, answered_by) = place.change(request)?;
     match (outcome, some) {
         (Ok(RequestOutcome::Retried { jobs } | RequestOutcome::Dropped { jobs }), _) => done.errors += jobs,
         (Ok(_), _) => return Err(other_question()),
@@ -179,7 +179,7 @@ fn change(
             return change(place, how, &queue, others, done);
         }
     }
-    Ok(teller)
+    Ok(answered_by)
 }
 
 /// The outcome of the errors that were chosen.
@@ -198,14 +198,14 @@ struct Refused {
     why: String,
 }
 
-fn tell(command: &ErrorsChoice, how: ErrorAction, done: &Done, teller: Option<AnsweredBy>) -> Exit {
+fn print(command: &ErrorsChoice, how: ErrorAction, done: &Done, answered_by: Option<AnsweredBy>) -> Exit {
     let exit = if done.refused.is_empty() { Exit::Done } else { Exit::Failed };
     if command.format == Format::Json {
         return print_json(done, exit);
     }
     if done.errors > 0 {
         let count = errors(done.errors);
-        print_text(&match (how, teller) {
+        print_text(&match (how, answered_by) {
             (ErrorAction::Retry, Some(AnsweredBy::Runner)) => {
                 format!("{count} retried: the jobs run again now")
             }
@@ -218,10 +218,10 @@ fn tell(command: &ErrorsChoice, how: ErrorAction, done: &Done, teller: Option<An
     if done.handled_meanwhile > 0 {
         print_text(&format!("{} already handled by another command", errors(done.handled_meanwhile)));
     }
-    for refused in done.refused.iter().take(TOLD_MAX) {
+    for refused in done.refused.iter().take(REFUSALS_MAX) {
         exit::fail(&refused.why);
     }
-    if let Some(more) = done.refused.len().checked_sub(TOLD_MAX).filter(|&more| more > 0) {
+    if let Some(more) = done.refused.len().checked_sub(REFUSALS_MAX).filter(|&more| more > 0) {
         exit::fail(format_args!("and {more} more like these (`--format json` lists all)"));
     }
     exit

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 1000;
 
 /// The state of a job at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum JobStanding {
+enum JobState {
     Waits,
     Outside,
     /// An attempt with external effects was started.
@@ -34,15 +34,15 @@ enum JobStanding {
     /// Its result waits for the delivery of the jobs before it.
     Finished,
     /// An external system has completed it.
-    Said,
+    Completed,
     /// It is done or failed.
-    Through,
+    Over,
 }
 
 /// A step at which the job is cancelled, and its rows.
 struct Cut<'a> {
     step: &'a Step,
-    stands: JobStanding,
+    state: JobState,
     /// The rows of the job at this step.
     rows: Vec<ParkedId>,
     /// Number of outputs that were made from it and are due later.
@@ -71,7 +71,7 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     all_can(&cuts, command.drop)?;
     let names: Vec<String> = cuts.iter().map(|cut| cut.step.address.to_string()).collect();
     let end = if command.drop { "will be discarded" } else { "will go to the error queue" };
-    let is_outside = cuts.iter().any(|cut| cut.stands == JobStanding::Outside);
+    let is_outside = cuts.iter().any(|cut| cut.state == JobState::Outside);
     let but = if is_outside { " An external system has it, and may finish it all the same." } else { "" };
     confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
     let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: command.drop, pending: true });
@@ -81,7 +81,7 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
         let (step, drop, pending) = (step.address.clone(), command.drop, true);
         outcomes.change(&step.clone(), Request::Cancel { step, rows, jobs, drop, pending })?;
     }
-    let exit = outcomes.tell(command.look.format);
+    let exit = outcomes.print(command.look.format);
     // The job was finished before it could be cancelled.
     Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
 }
@@ -97,7 +97,7 @@ fn drop_late(command: &JobCancel, late: &LateAddress) -> Result<Exit, Exit> {
     let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: true, pending: true });
     let (queue, rows) = (late.queue.clone(), vec![late.id]);
     outcomes.change(&late.queue, Request::DropLate { queue, rows })?;
-    let exit = outcomes.tell(command.look.format);
+    let exit = outcomes.print(command.look.format);
     Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
 }
 
@@ -132,7 +132,7 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
         let steps =
             status.steps.iter().filter(|one| command.step.as_ref().is_none_or(|step| one.step == *step));
         let mut waits = false;
-        for outcome in steps.filter(|one| how(one) != JobStanding::Through) {
+        for outcome in steps.filter(|one| how(one) != JobState::Over) {
             let declared =
                 place.configuration.steps.iter().find(|one| one.address.to_string() == outcome.step);
             let Some(step) = declared else { continue };
@@ -140,8 +140,8 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
             let (rows, fresh) = chosen.entry(step.address.clone()).or_default();
             let mut parked = self::rows(&place, step, &format!("{queue}/{index}"))?;
             match how(outcome) {
-                JobStanding::Begun | JobStanding::Finished | JobStanding::Said => {
-                    outcomes.of(&step.address).busy += 1
+                JobState::Begun | JobState::Finished | JobState::Completed => {
+                    outcomes.of(&step.address).busy += 1;
                 }
                 _ if parked.is_empty() => {
                     may_cancel(step, true, command.drop).map_err(exit::fail)?;
@@ -178,7 +178,7 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
             outcomes.change(&step, request)?;
         }
     }
-    Ok(outcomes.tell(command.look.format))
+    Ok(outcomes.print(command.look.format))
 }
 
 /// The steps that read the job and have not finished it; at least one.
@@ -189,7 +189,7 @@ fn cuts<'a>(
 ) -> Result<Vec<Cut<'a>>, Exit> {
     let query = Query::Job { queue: queue.to_string(), index, why: false, whole: false };
     let is_source = place.configuration.sources.iter().any(|source| source.address == *queue);
-    let mut stands = match place.ask(query)? {
+    let mut state = match place.ask(query)? {
         Answer::Job(status) => status.steps.into_iter().map(|step| (step.step.clone(), how(&step))).collect(),
         // For a source that is never copied, only the rows in the store are known.
         Answer::Missing(what) => match by_itself(place, &command.job)? {
@@ -198,18 +198,18 @@ fn cuts<'a>(
         },
         _ => return Err(other_question()),
     };
-    let waits = |(_, stands): &(String, JobStanding)| *stands != JobStanding::Through;
-    let somewhere = stands.iter().any(waits);
+    let waits = |(_, state): &(String, JobState)| *state != JobState::Over;
+    let somewhere = state.iter().any(waits);
     if let Some(wanted) = &command.step {
-        stands = vec![only(place, wanted, queue, stands)?];
+        state = vec![only(place, wanted, queue, state)?];
     }
-    stands.retain(waits);
-    if stands.is_empty() {
+    state.retain(waits);
+    if state.is_empty() {
         return Err(nothing(place, command, somewhere, is_source));
     }
     let declared = |name: &str| place.configuration.steps.iter().find(|one| one.address.to_string() == name);
-    let declared = stands.iter().filter_map(|(name, stands)| Some((declared(name)?, *stands)));
-    let cut = |(step, stands): (&'a Step, JobStanding)| {
+    let declared = state.iter().filter_map(|(name, state)| Some((declared(name)?, *state)));
+    let cut = |(step, state): (&'a Step, JobState)| {
         let rows = rows(place, step, &command.job)?;
         let is_output = |row: &&DelayedStatus| row.waits_for == WaitsFor::Output;
         let begun = rows.iter().find(|row| row.waits_for == WaitsFor::Attempt);
@@ -218,7 +218,7 @@ fn cuts<'a>(
         let taken = if command.drop { rows.iter().collect() } else { others };
         Ok(Cut {
             step,
-            stands: if finished { JobStanding::Finished } else { stands },
+            state: if finished { JobState::Finished } else { state },
             fresh: rows.is_empty(),
             since: begun.and_then(|row| row.started),
             outputs: if command.drop { 0 } else { outputs.len() as u64 },
@@ -232,16 +232,16 @@ fn cuts<'a>(
 fn with_readers(
     place: &CommandTarget,
     source: &Address,
-    mut stands: Vec<(String, JobStanding)>,
-) -> Vec<(String, JobStanding)> {
+    mut state: Vec<(String, JobState)>,
+) -> Vec<(String, JobState)> {
     for step in &place.configuration.steps {
         let name = step.address.to_string();
         let reads = step.inputs.iter().any(|input| input.address == *source);
-        if reads && stands.iter().all(|(known, _)| *known != name) {
-            stands.push((name, JobStanding::Through));
+        if reads && state.iter().all(|(known, _)| *known != name) {
+            state.push((name, JobState::Over));
         }
     }
-    stands
+    state
 }
 
 /// Reports that nothing can be cancelled. It is no failure if only the named step has nothing of the job.
@@ -254,7 +254,7 @@ fn nothing(place: &CommandTarget, command: &JobCancel, somewhere: bool, is_sourc
         }
         Some(_) if somewhere => {
             Outcomes::new(place, MoveAction::Cancel { drop: command.drop, pending: true })
-                .tell(command.look.format)
+                .print(command.look.format)
         }
         _ => {
             let or = if is_source { ", or have not reached it" } else { "" };
@@ -266,14 +266,16 @@ fn nothing(place: &CommandTarget, command: &JobCancel, somewhere: bool, is_sourc
     }
 }
 
-fn how(step: &StepOutcome) -> JobStanding {
+fn how(step: &StepOutcome) -> JobState {
     match step.status {
-        ReportedState::Waiting | ReportedState::Delayed => JobStanding::Waits,
-        ReportedState::Begun => JobStanding::Begun,
-        ReportedState::Pending if step.pending.told.is_some_and(|told| !told.waits()) => JobStanding::Said,
-        ReportedState::Pending => JobStanding::Outside,
+        ReportedState::Waiting | ReportedState::Delayed => JobState::Waits,
+        ReportedState::Begun => JobState::Begun,
+        ReportedState::Pending if step.pending.external_status.is_some_and(|status| !status.waits()) => {
+            JobState::Completed
+        }
+        ReportedState::Pending => JobState::Outside,
         ReportedState::Failed | ReportedState::Cancelled | ReportedState::Done | ReportedState::Before => {
-            JobStanding::Through
+            JobState::Over
         }
     }
 }
@@ -283,10 +285,10 @@ fn only(
     place: &CommandTarget,
     wanted: &str,
     queue: &Address,
-    stands: Vec<(String, JobStanding)>,
-) -> Result<(String, JobStanding), Exit> {
-    let names: Vec<String> = stands.iter().map(|(name, _)| name.clone()).collect();
-    if let Some(found) = stands.into_iter().find(|(name, _)| name == wanted) {
+    state: Vec<(String, JobState)>,
+) -> Result<(String, JobState), Exit> {
+    let names: Vec<String> = state.iter().map(|(name, _)| name.clone()).collect();
+    if let Some(found) = state.into_iter().find(|(name, _)| name == wanted) {
         return Ok(found);
     }
     let is_there = place.configuration.steps.iter().any(|step| step.address.to_string() == wanted);
@@ -300,7 +302,7 @@ fn only(
 }
 
 /// The steps with a row of the job in the store, each with its state.
-fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStanding)>, Exit> {
+fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobState)>, Exit> {
     let job = Some(job.to_owned());
     let Answer::Delayed(page) = place.ask(Query::Delayed {
         step: None,
@@ -315,16 +317,16 @@ fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStandin
     };
     let mut steps = BTreeMap::new();
     for job in page.jobs.into_iter().filter(|job| job.configured) {
-        let stands = match job.waits_for {
+        let state = match job.waits_for {
             WaitsFor::Time | WaitsFor::Partner | WaitsFor::Turn | WaitsFor::Output | WaitsFor::Arrival => {
-                JobStanding::Waits
+                JobState::Waits
             }
-            WaitsFor::Attempt => JobStanding::Begun,
-            WaitsFor::Order => JobStanding::Finished,
-            WaitsFor::Outside => JobStanding::Outside,
+            WaitsFor::Attempt => JobState::Begun,
+            WaitsFor::Order => JobState::Finished,
+            WaitsFor::Outside => JobState::Outside,
         };
-        let worst = steps.entry(job.step).or_insert(stands);
-        *worst = stands.max(*worst);
+        let worst = steps.entry(job.step).or_insert(state);
+        *worst = state.max(*worst);
     }
     Ok(steps.into_iter().collect())
 }
@@ -354,7 +356,7 @@ fn running(step: &Step, since: Option<Timestamp>) -> String {
 fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
     let mut able = Vec::new();
     let mut obstacles = Vec::new();
-    for Cut { step, stands, fresh, rows, outputs, since } in cuts {
+    for Cut { step, state, fresh, rows, outputs, since } in cuts {
         let name = step.address.to_string();
         if rows.is_empty() && *outputs > 0 {
             obstacles.push(format!(
@@ -362,13 +364,13 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
             ));
             continue;
         }
-        match (may_cancel(step, *fresh, drop), stands) {
+        match (may_cancel(step, *fresh, drop), state) {
             (Err(why), _) => obstacles.push(why),
-            (Ok(()), JobStanding::Begun) => obstacles.push(running(step, *since)),
-            (Ok(()), JobStanding::Finished) => obstacles.push(format!(
+            (Ok(()), JobState::Begun) => obstacles.push(running(step, *since)),
+            (Ok(()), JobState::Finished) => obstacles.push(format!(
                 "step `{name}` has finished it, and delivers its result after those of the jobs before it"
             )),
-            (Ok(()), JobStanding::Said) => {
+            (Ok(()), JobState::Completed) => {
                 obstacles.push(format!(
                     "at step `{name}`, the external system has finished it, and its result is being delivered"
                 ));

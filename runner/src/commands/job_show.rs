@@ -30,8 +30,8 @@ fn look(command: &JobShow) -> Result<Exit, Exit> {
         }
     };
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
-    let (status, teller) = match place.ask_runner_or_store(query)? {
-        (Answer::Job(status), teller) => (status, teller),
+    let (status, answered_by) = match place.ask_runner_or_store(query)? {
+        (Answer::Job(status), answered_by) => (status, answered_by),
         (Answer::Late(status), _) if command.look.format == Format::Json => {
             return Ok(print_json(&status, Exit::Done));
         }
@@ -45,7 +45,7 @@ fn look(command: &JobShow) -> Result<Exit, Exit> {
     if command.look.format == Format::Json {
         return Ok(print_json(&status, Exit::Done));
     }
-    print_text(&describe(&status, teller, &command.look.given(), width()));
+    print_text(&describe(&status, answered_by, &command.look.given(), width()));
     Ok(Exit::Done)
 }
 
@@ -72,13 +72,13 @@ fn payload_line(payload: &RawValue, width: Option<usize>) -> String {
     format!("  {}", room.map_or_else(|| payload.clone(), |room| cut(&payload, room)))
 }
 
-fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: Option<usize>) -> String {
-    let told = status.time.as_ref().map(|time| format!("committed {time}"));
+fn describe(status: &JobStatus, answered_by: AnsweredBy, given: &Invocation, width: Option<usize>) -> String {
+    let committed = status.time.as_ref().map(|time| format!("committed {time}"));
     let note = status.note.as_ref().map(|note| match &**note {
         "no longer kept (retain)" => "deleted by retention (see `retain` of its queue)".to_owned(),
         note => note.to_owned(),
     });
-    let first = [Some(status.job.clone()), told, note].into_iter().flatten();
+    let first = [Some(status.job.clone()), committed, note].into_iter().flatten();
     let mut lines = vec![indented(&first.collect::<Vec<_>>().join(", "), 0, width)];
     let payload = status.payload.as_ref().filter(|_| status.note.is_none());
     lines.extend(payload.map(|payload| payload_line(payload, width)));
@@ -103,7 +103,7 @@ fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: O
         lines.extend(times(step).map(|times| indented(&times, 4, width)));
     }
     let is_over = |step: &StepOutcome| step.status.is_over();
-    if teller == AnsweredBy::Store && !status.steps.iter().all(is_over) {
+    if answered_by == AnsweredBy::Store && !status.steps.iter().all(is_over) {
         lines.push(indented("no runner is running; this is the state in the store", 2, width));
     }
     lines.join("\n")
@@ -146,13 +146,13 @@ fn headline(step: &StepOutcome) -> String {
             Some(until) => format!("delayed until {until}{attempts}"),
             None => format!("due{attempts}"),
         },
-        ReportedState::Pending => match step.pending.told {
+        ReportedState::Pending => match step.pending.external_status {
             None => format!("pending in an external system{attempts}"),
-            Some(told) if told.waits() => {
-                format!("pending in an external system as `{}`{attempts}", told.as_str())
+            Some(external) if external.waits() => {
+                format!("pending in an external system as `{}`{attempts}", external.as_str())
             }
-            Some(told) => {
-                format!("`{}` in the external system, and not delivered yet{attempts}", told.as_str())
+            Some(external) => {
+                format!("`{}` in the external system, and not delivered yet{attempts}", external.as_str())
             }
         },
         ReportedState::Failed => match &step.error {

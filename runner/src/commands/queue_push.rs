@@ -47,15 +47,15 @@ pub(crate) fn push(command: &QueuePush) -> Exit {
     }
     let due = command.due.or(command.delay);
     let mut pushing =
-        Pushing { place, queue, due, pushed: 0, line: 0, standing: 0, piece: Vec::new(), bytes: 0 };
-    let (exit, teller) = match pushing.push_all(&lines) {
-        Ok(teller) => (Exit::Done, teller),
+        Pushing { place, queue, due, pushed: 0, line: 0, committed_line: 0, piece: Vec::new(), bytes: 0 };
+    let (exit, answered_by) = match pushing.push_all(&lines) {
+        Ok(answered_by) => (Exit::Done, answered_by),
         Err(exit) => (exit, None),
     };
-    tell(command, &pushing, exit, teller)
+    print(command, &pushing, exit, answered_by)
 }
 
-fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<AnsweredBy>) -> Exit {
+fn print(command: &QueuePush, pushing: &Pushing, exit: Exit, answered_by: Option<AnsweredBy>) -> Exit {
     if command.look.format == Format::Json {
         #[derive(Serialize)]
         struct Pushed {
@@ -66,8 +66,11 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Answe
         return print_json(&Pushed { pushed: pushing.pushed, due: pushing.due.map(rfc3339) }, exit);
     }
     if exit == Exit::Done {
-        let later =
-            if teller == Some(AnsweredBy::Store) { "; no runner is running, so they wait there" } else { "" };
+        let later = if answered_by == Some(AnsweredBy::Store) {
+            "; no runner is running, so they wait there"
+        } else {
+            ""
+        };
         let due = pushing.due.map_or_else(String::new, |due| format!(", due at {}", rfc3339(due)));
         print_text(&format!("{} pushed to {}{due}{later}", jobs(pushing.pushed), pushing.queue));
     }
@@ -121,7 +124,7 @@ struct Pushing {
     /// The number of the last line that was read.
     line: u64,
     /// The number of the last line up to which all jobs are committed.
-    standing: u64,
+    committed_line: u64,
     /// The jobs of the next piece.
     piece: Vec<String>,
     bytes: usize,
@@ -129,7 +132,7 @@ struct Pushing {
 
 impl Pushing {
     fn push_all(&mut self, lines: &Receiver<io::Result<Vec<u8>>>) -> Result<Option<AnsweredBy>, Exit> {
-        let mut teller = None;
+        let mut answered_by = None;
         loop {
             let line = if self.piece.is_empty() {
                 lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -142,10 +145,10 @@ impl Pushing {
                     if self.piece.len() < LINES_MAX && self.bytes < BYTES_MAX {
                         continue;
                     }
-                    teller = Some(self.push_piece()?);
+                    answered_by = Some(self.push_piece()?);
                 }
-                Err(RecvTimeoutError::Timeout) => teller = Some(self.push_piece()?),
-                Err(RecvTimeoutError::Disconnected) if self.piece.is_empty() => return Ok(teller),
+                Err(RecvTimeoutError::Timeout) => answered_by = Some(self.push_piece()?),
+                Err(RecvTimeoutError::Disconnected) if self.piece.is_empty() => return Ok(answered_by),
                 Err(RecvTimeoutError::Disconnected) => return self.push_piece().map(Some),
             }
         }
@@ -175,16 +178,16 @@ impl Pushing {
         self.bytes = 0;
         let outcome = self.place.change(Request::Push { queue: self.queue.clone(), jobs, due: self.due });
         match outcome {
-            Ok((Ok(RequestOutcome::Pushed { jobs }), teller)) => {
+            Ok((Ok(RequestOutcome::Pushed { jobs }), answered_by)) => {
                 self.pushed += jobs;
-                self.standing = self.line;
-                Ok(teller)
+                self.committed_line = self.line;
+                Ok(answered_by)
             }
             Ok((Ok(_), _)) => Err(other_question()),
             Ok((Err(why), _)) => Err(self.refuse(&why)),
             Err(exit) => {
                 // The error is already reported, and whether these jobs may be there; the outcome of earlier lines is not.
-                if self.standing > 0 {
+                if self.committed_line > 0 {
                     exit::warn(self.so_far());
                 }
                 Err(exit)
@@ -197,7 +200,7 @@ impl Pushing {
     }
 
     fn so_far(&self) -> String {
-        match self.standing {
+        match self.committed_line {
             0 => "nothing was pushed before".to_owned(),
             line => {
                 let (jobs, line) = (jobs(self.pushed), grouped(line));

@@ -49,7 +49,7 @@ pub(crate) fn show(command: &QueueShow) -> Exit {
         Some(printer.printed)
     });
     printer.finish(exit == Exit::Done);
-    chosen.say_failures();
+    chosen.warn_of_failures();
     exit
 }
 
@@ -83,7 +83,7 @@ fn every_queue(command: &QueueShow, config: &Path) -> Result<Exit, Exit> {
         }
     }
     printer.finish(true);
-    chosen.say_failures();
+    chosen.warn_of_failures();
     Ok(Exit::Done)
 }
 
@@ -109,8 +109,8 @@ fn walk(
         let wanted = if command.filter.is_some() { u64::MAX } else { limit - printed };
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(JOBS_MAX);
         let query = Query::Jobs { queue: queue.to_owned(), from, to, limit: wanted };
-        let (page, teller) = match place.ask_runner_or_store(query) {
-            Ok((Answer::Jobs(page), teller)) => (page, teller),
+        let (page, answered_by) = match place.ask_runner_or_store(query) {
+            Ok((Answer::Jobs(page), answered_by)) => (page, answered_by),
             Ok((Answer::Missing(what), _)) => return exit::fail(what),
             Ok(_) => return other_question(),
             Err(exit) => return exit,
@@ -135,7 +135,7 @@ fn walk(
         if !command.follow {
             return Exit::Done;
         }
-        if teller == AnsweredBy::Store {
+        if answered_by == AnsweredBy::Store {
             exit::note("end of the queue: no runner is running");
             return Exit::Done;
         }

@@ -14,11 +14,11 @@ use tidegate_model::{Clock as _, SystemClock, Timestamp};
 /// The width of a line of jobs, in characters.
 const WIDTH: usize = 80;
 /// Jobs of a round in text output, and in JSON.
-const TOLD_TO_PEOPLE: usize = 40;
-const TOLD: usize = 1000;
+const JOBS_OF_A_ROUND_AS_TEXT: usize = 40;
+const JOBS_OF_A_ROUND: usize = 1000;
 
 pub(crate) fn preview(command: &QueuerPreview) -> Exit {
-    let told = if command.look.format == Format::Json { TOLD } else { TOLD_TO_PEOPLE };
+    let told = if command.look.format == Format::Json { JOBS_OF_A_ROUND } else { JOBS_OF_A_ROUND_AS_TEXT };
     let query = Query::Preview { step: command.step.clone(), rounds: command.rounds, told };
     let preview = match ask(&command.look, query) {
         Ok(Answer::Preview(preview)) => preview,

@@ -34,7 +34,7 @@ fn run_again(command: &cli::ReplayArguments) -> Result<Exit, Exit> {
     confirm(&question(&plan), command.yes)?;
     let from: Vec<_> = plan.inputs.iter().map(|again| (again.input.clone(), again.first)).collect();
     let request = Request::Replay { step: plan.step.clone(), from };
-    let (outcome, teller) = place.change(request)?;
+    let (outcome, answered_by) = place.change(request)?;
     let now_at = match outcome {
         Ok(RequestOutcome::Replayed { from }) => from,
         Ok(_) => return Err(other_question()),
@@ -52,7 +52,7 @@ fn run_again(command: &cli::ReplayArguments) -> Result<Exit, Exit> {
     if command.look.format == Format::Json {
         return Ok(print_json(&plan, Exit::Done));
     }
-    let when = match teller {
+    let when = match answered_by {
         AnsweredBy::Runner => "now",
         AnsweredBy::Store => "with the next `tidegate run`",
     };

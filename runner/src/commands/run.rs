@@ -15,7 +15,7 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::progress::RunProgress;
 use crate::output::{log, summary};
-use crate::signals::{Signals, say_stopped_before};
+use crate::signals::{Signals, warn_stopped_before};
 use crate::supervisor::{self, Watchdog};
 use crate::{client, query, reload, rollback};
 use tidegate_components::open_files;
@@ -54,7 +54,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
         match stand_by::wait_for_store(&data, &signals) {
             Ok(Some(opened)) => Ok(opened),
             Ok(None) => {
-                say_stopped_before();
+                warn_stopped_before();
                 return Exit::Done;
             }
             Err(error) => Err(error),
@@ -121,7 +121,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     }
     conversations.remove_socket(&configuration.data);
     conversations.finish();
-    log::tell_rest(true);
+    log::write_rest(true);
     match outcome {
         Ok(report) => {
             sum_up(&handle.generation().configuration, &stats, &report, elapsed);
@@ -269,10 +269,10 @@ fn converse(signals: &Signals, context: ipc::RunnerContext, conversations: ipc::
     match ipc::serve(&configuration.data, context, conversations, files) {
         Ok(serve) => drop(signals.runtime().spawn(serve)),
         // A file system without sockets must not keep jobs from running.
-        Err(error) => say_without_socket(&configuration.data, &error),
+        Err(error) => warn_without_socket(&configuration.data, &error),
     }
 }
 
-fn say_without_socket(data: &Path, error: &io::Error) {
+fn warn_without_socket(data: &Path, error: &io::Error) {
     tracing::warn!(target: log_target::RUNNER, %error, folder = %shown(data), "the local socket cannot be opened: commands cannot reach this runner");
 }

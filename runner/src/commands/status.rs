@@ -188,9 +188,8 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         steps.iter().zip(&again).map(cell).collect()
     };
     let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
-    let taken = steps.iter().zip(&again).map(|(step, again)| match *again && step.by_key {
-        true => String::new(),
-        false => grouped(step.counters.taken),
+    let taken = steps.iter().zip(&again).map(|(step, again)| {
+        if *again && step.by_key { String::new() } else { grouped(step.counters.taken) }
     });
     let shown = [
         (true, Column::left("step", texts(&|step| step.step.clone())).cuts_front(12)),
@@ -247,11 +246,11 @@ fn waiting(step: &StepStatus) -> String {
 }
 
 fn oldest(oldest: Option<&Oldest>) -> String {
-    let told = |oldest: &Oldest| {
+    let age = |oldest: &Oldest| {
         let least = if oldest.at_least { "≥" } else { "" };
         format!("{least}{}", times::age(oldest.age_seconds))
     };
-    oldest.map(told).unwrap_or_default()
+    oldest.map(age).unwrap_or_default()
 }
 
 fn rate(step: &StepStatus) -> String {

@@ -26,7 +26,7 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
         Some(lane) => PausedPart::Lane(lane),
         None => PausedPart::Step,
     };
-    let (outcome, teller) = place.change(part.request(step.clone(), paused))?;
+    let (outcome, answered_by) = place.change(part.request(step.clone(), paused))?;
     let outcome = outcome.map_err(exit::fail)?;
     let change = part.change(&step, paused, &outcome).ok_or_else(other_question)?;
     let (changed, restarted, behind) = (change.changed, change.restarted, change.behind);
@@ -47,7 +47,7 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
         Some(lane) => (format!("lane `{lane}` of `{step}`"), "starts nothing"),
         None => (format!("`{step}`"), "starts nothing"),
     };
-    print_text(&match (changed, paused, teller) {
+    print_text(&match (changed, paused, answered_by) {
         (true, true, _) => {
             let resume = match lane {
                 _ if command.monitor => format!("step resume {step} --monitor"),

@@ -145,8 +145,8 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
         note("↺ from", returns.map(|edge| topology.name(edge.from)).collect());
         let failing = into().filter(|edge| edge.kind == EdgeKind::Errors);
         note("errors of", failing.map(|edge| topology.name(edge.from)).collect());
-        let told = into().filter(|edge| edge.kind == EdgeKind::Events);
-        note("events of", told.map(|edge| topology.name(edge.from)).collect());
+        let events = into().filter(|edge| edge.kind == EdgeKind::Events);
+        note("events of", events.map(|edge| topology.name(edge.from)).collect());
     }
     notes.extend(topology.nodes[node].delivery.map(str::to_owned));
     let order = topology.nodes[node].order.filter(|order| *order != OutputOrder::AsInputs);

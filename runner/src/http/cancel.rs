@@ -86,7 +86,7 @@ fn request(
             "an attempt of step `{address}` at the job is running: repeat the request when it has ended"
         ));
     }
-    if outcome.pending.told.is_some_and(|told| !told.waits()) {
+    if outcome.pending.external_status.is_some_and(|status| !status.waits()) {
         return Err(format!(
             "at step `{address}`, the external system has finished the job, and its result is being delivered"
         ));

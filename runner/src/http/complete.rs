@@ -118,7 +118,7 @@ async fn take(
         let (step, token, completion) = (step.clone(), token.clone(), completion.clone());
         tidegate_engine::Request::Complete { step, index, token, completion, row }
     };
-    let stands = |known| {
+    let accepted = |known| {
         json(StatusCode::OK, &CompletionState { job: job.clone(), step: name.clone(), status, known })
     };
     let refused = |error: String| Err(HttpRefusal::new(StatusCode::CONFLICT, error));
@@ -130,8 +130,8 @@ async fn take(
     }
     match outcome {
         Err(why) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
-        Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
-        Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(stands(true)),
+        Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(accepted(false)),
+        Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(accepted(true)),
         // The conflict is temporary: the job becomes pending again, or its step finishes it.
         Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before }))
             if before.waits() || before == tidegate_model::ExternalStatus::Unknown =>
@@ -218,7 +218,7 @@ fn through(job: &str, what: &str, step: &str) -> HttpRefusal {
 mod tests {
     use super::*;
 
-    fn said(body: &str) -> String {
+    fn read_back(body: &str) -> String {
         match read(body.as_bytes()) {
             Ok(completion) => serde_json::to_string(&completion).unwrap(),
             Err(why) => why,
@@ -235,7 +235,7 @@ mod tests {
             r#"{"status": "invalid", "reason": "spent twice"}"#,
             r#"{"status": "unknown", "more": 1}"#,
         ];
-        insta::assert_snapshot!(bodies.map(said).join("\n"), @r#"
+        insta::assert_snapshot!(bodies.map(read_back).join("\n"), @r#"
         {"status":"committed"}
         {"status":"committed"}
         {"status":"invalid"}
@@ -249,7 +249,7 @@ mod tests {
     fn a_body_that_means_nothing_is_told_why() {
         let deep = "[".repeat(200);
         let bodies = ["{", "{\"status\":\n  done}", "null", "{}", "7", "\"done\"", r#"{"status": 7}"#, &deep];
-        insta::assert_snapshot!(bodies.map(said).join("\n"), @r#"
+        insta::assert_snapshot!(bodies.map(read_back).join("\n"), @r#"
         the body is not JSON: the text ends in the middle of an object, at column 1; nothing was accepted
         the body is not JSON: `done` is not a JSON value: use true, false, null, a number, a text in double quotes, a list or an object, at line 2, column 3; nothing was accepted
         `null` is not a status of the job; nothing was accepted

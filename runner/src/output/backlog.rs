@@ -21,14 +21,14 @@ pub(crate) fn headline(configuration: &Configuration, Backlog { steps: left, lat
     if late.is_empty() && left.iter().all(is_unpaired) {
         return "nothing to do: nothing can be delivered".to_owned();
     }
-    let mut stand = stand(left);
+    let mut counts = counts_in_words(left);
     if !late.is_empty() {
-        let between = if stand.is_empty() { "" } else { ", " };
+        let between = if counts.is_empty() { "" } else { ", " };
         let count: u64 = late.iter().map(|(_, count)| count).sum();
         // Writing to a String cannot fail.
-        let _ = write!(stand, "{between}{} due later", grouped(count));
+        let _ = write!(counts, "{between}{} due later", grouped(count));
     }
-    format!("nothing to do now: {}", if stand.is_empty() { "steps are held" } else { &stand })
+    format!("nothing to do now: {}", if counts.is_empty() { "steps are held" } else { &counts })
 }
 
 /// The sources that no step reads.
@@ -65,26 +65,26 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
         let wait = if unpaired == 1 { "waits" } else { "wait" };
         return format!("{count} on {} {wait} for a partner in {}", status.input, status.step);
     }
-    let mut said = vec![stand(std::slice::from_ref(status))];
-    said.retain(|said| !said.is_empty());
+    let mut parts = vec![counts_in_words(std::slice::from_ref(status))];
+    parts.retain(|part| !part.is_empty());
     if status.paused.is_some() {
         let resume = configuration.command(&format!("step resume {}", status.step));
-        said.push(format!("paused: `{resume}` resumes it"));
+        parts.push(format!("paused: `{resume}` resumes it"));
     }
     if status.monitor_paused.is_some() {
         let resume = configuration.command(&format!("step resume {} --monitor", status.step));
-        said.push(format!("monitor paused: `{resume}` resumes it"));
+        parts.push(format!("monitor paused: `{resume}` resumes it"));
     }
     for held in &status.held_lanes {
         let resume = configuration.command(&resume_lane(&status.step, &held.lane));
         let state = if held.halted.is_some() { "has halted" } else { "is paused" };
-        said.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&held.lane)));
+        parts.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&held.lane)));
     }
     let step = configuration.steps.iter().find(|step| step.address.to_string() == status.step);
     let gate = step.and_then(|step| step.gate);
     let gate = gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
-    said.extend(status.closed.as_ref().map(|closed| held(closed, gate)));
-    format!("{}: {}", status.step, said.join(", "))
+    parts.extend(status.closed.as_ref().map(|closed| held(closed, gate)));
+    format!("{}: {}", status.step, parts.join(", "))
 }
 
 /// A join that waits only for the partners of its jobs.
@@ -97,7 +97,7 @@ fn is_unpaired(status: &StepStatus) -> bool {
 }
 
 /// `6 delayed, 6 pending, 3 waiting`
-fn stand(left: &[StepStatus]) -> String {
+fn counts_in_words(left: &[StepStatus]) -> String {
     let count = |of: fn(&StepStatus) -> u64| left.iter().map(of).sum::<u64>();
     let counts = [
         (count(|status| status.delayed), "delayed"),
@@ -107,7 +107,7 @@ fn stand(left: &[StepStatus]) -> String {
         (count(StepStatus::jobs_waiting), "waiting"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.map(|(count, stand)| format!("{} {stand}", grouped(*count))).collect::<Vec<_>>().join(", ")
+    counts.map(|(count, state)| format!("{} {state}", grouped(*count))).collect::<Vec<_>>().join(", ")
 }
 
 /// Why the step starts nothing.

@@ -57,7 +57,7 @@ pub(crate) fn speaks_json() -> bool {
 }
 
 /// Writes a message to standard error: a log line if the log is JSON, else text.
-pub(crate) fn say(gravity: Gravity, message: impl Display) {
+pub(crate) fn write_message(gravity: Gravity, message: impl Display) {
     if speaks_json() {
         return record(gravity, "tidegate", &message.to_string(), &Map::new());
     }

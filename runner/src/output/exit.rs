@@ -40,18 +40,18 @@ impl From<Exit> for ExitCode {
 
 /// Reports an error on standard error.
 pub(crate) fn fail(what: impl fmt::Display) -> Exit {
-    console::say(Gravity::Error, what);
+    console::write_message(Gravity::Error, what);
     Exit::Failed
 }
 
 /// Reports a warning; the command continues.
 pub(crate) fn warn(what: impl fmt::Display) {
-    console::say(Gravity::Warning, what);
+    console::write_message(Gravity::Warning, what);
 }
 
 /// Reports a note to the operator at a terminal.
 pub(crate) fn note(what: impl fmt::Display) {
-    console::say(Gravity::Info, what);
+    console::write_message(Gravity::Info, what);
 }
 
 /// Reports an error in the command's arguments.

@@ -20,7 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 use super::console;
 use crate::query::rfc3339;
 use sparing::RateLimitedLog;
-pub(crate) use sparing::tell_rest;
+pub(crate) use sparing::write_rest;
 use tidegate_config::{LogFormat, LogSettings};
 use tidegate_model::plain;
 use tidegate_model::plain::Plain;

@@ -22,7 +22,7 @@ pub(crate) enum MoveAction {
 pub(crate) struct Outcomes<'a> {
     place: &'a CommandTarget,
     how: MoveAction,
-    teller: AnsweredBy,
+    answered_by: AnsweredBy,
     steps: BTreeMap<Address, Outcome>,
 }
 
@@ -67,7 +67,7 @@ struct StepMoveReport {
 
 impl<'a> Outcomes<'a> {
     pub(crate) fn new(place: &'a CommandTarget, how: MoveAction) -> Self {
-        Self { place, how, teller: AnsweredBy::Store, steps: BTreeMap::new() }
+        Self { place, how, answered_by: AnsweredBy::Store, steps: BTreeMap::new() }
     }
 
     pub(crate) fn of(&mut self, step: &Address) -> &mut Outcome {
@@ -76,17 +76,17 @@ impl<'a> Outcomes<'a> {
 
     /// Moves jobs of a step.
     pub(crate) fn change(&mut self, step: &Address, request: Request) -> Result<(), Exit> {
-        let (outcome, teller) = self.place.change(request)?;
+        let (outcome, answered_by) = self.place.change(request)?;
         let some = match outcome {
             Ok(RequestOutcome::Hastened(moved) | RequestOutcome::Cancelled(moved)) => moved,
             Ok(_) => return Err(other_question()),
             Err(why) => {
                 // Earlier changes of the command remain.
-                self.tell(Format::Text);
+                self.print(Format::Text);
                 return Err(exit::fail(why));
             }
         };
-        self.teller = teller;
+        self.answered_by = answered_by;
         let moved = &mut self.of(step).moved;
         moved.jobs += some.jobs;
         moved.busy += some.busy;
@@ -105,11 +105,11 @@ impl<'a> Outcomes<'a> {
     }
 
     /// Prints the outcomes. A job that was left unchanged makes the command fail.
-    pub(crate) fn tell(&self, format: Format) -> Exit {
+    pub(crate) fn print(&self, format: Format) -> Exit {
         let left: u64 = self.steps.values().map(Outcome::left).sum();
         let exit = if left > 0 { Exit::Failed } else { Exit::Done };
         if format == Format::Json {
-            return print_json(&self.told(), exit);
+            return print_json(&self.report(), exit);
         }
         for (step, outcome) in &self.steps {
             for line in self.done(step, outcome) {
@@ -124,7 +124,7 @@ impl<'a> Outcomes<'a> {
         exit
     }
 
-    fn told(&self) -> MoveReport {
+    fn report(&self) -> MoveReport {
         let of = |(step, outcome): (&Address, &Outcome)| {
             let (jobs, busy, gone) = (outcome.moved.jobs, outcome.left(), outcome.gone());
             StepMoveReport { step: step.to_string(), jobs, busy, gone }
@@ -143,7 +143,7 @@ impl<'a> Outcomes<'a> {
         let mut lines = Vec::new();
         if outcome.moved.jobs > 0 {
             let count = jobs(outcome.moved.jobs);
-            lines.push(match (self.how, self.teller) {
+            lines.push(match (self.how, self.answered_by) {
                 (MoveAction::Now, AnsweredBy::Runner) => format!("{count} of {step} due now"),
                 (MoveAction::Now, AnsweredBy::Store) => {
                     format!("{count} of {step} due with the next `tidegate run`")

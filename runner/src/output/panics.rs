@@ -12,7 +12,7 @@ use tidegate_model::plain;
 
 /// Installs the hook.
 pub(crate) fn watch() {
-    std::panic::set_hook(Box::new(tell));
+    std::panic::set_hook(Box::new(report));
 }
 
 /// A panic, as texts.
@@ -23,18 +23,18 @@ struct PanicReport {
     trace: Option<String>,
 }
 
-fn tell(panic: &PanicHookInfo<'_>) {
+fn report(panic: &PanicHookInfo<'_>) {
     if tidegate_store::answers_panics() {
         return;
     }
     let backtrace = Backtrace::capture();
-    let told = PanicReport {
+    let panic_report = PanicReport {
         message: panic.payload_as_str().unwrap_or("no message").to_owned(),
         thread: thread::current().name().unwrap_or("without a name").to_owned(),
         place: panic.location().map(ToString::to_string).unwrap_or_default(),
         trace: (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string()),
     };
-    let text = if console::speaks_json() { told.json() } else { told.text() };
+    let text = if console::speaks_json() { panic_report.json() } else { panic_report.text() };
     console::write_of_panic(&text);
 }
 
@@ -61,15 +61,15 @@ mod tests {
 
     #[test]
     fn a_panic_is_plain_text_or_one_line_of_json() {
-        let told = PanicReport {
+        let panic_report = PanicReport {
             message: "no \u{1b}[2J\nway".into(),
             thread: "worker-0".into(),
             place: "a.rs:1:2".into(),
             trace: Some("0: main\n1: start\n".into()),
         };
         let text = "\nthread `worker-0` panicked at a.rs:1:2:\nno \\u{1b}[2J\nway\n0: main\n1: start\n";
-        assert_eq!(told.text(), text);
-        let line = told.json();
+        assert_eq!(panic_report.text(), text);
+        let line = panic_report.json();
         assert_eq!(line.lines().count(), 1);
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["message"], "panicked: no \u{1b}[2J\nway");

@@ -95,8 +95,8 @@ impl RunEnd<'_> {
     fn headline(self) -> String {
         let Self { configuration, stats, report, elapsed, left, .. } = self;
         if self.did_nothing() {
-            let told = |left| backlog::headline(configuration, left);
-            return left.map_or_else(|| "nothing to do now".to_owned(), told);
+            let headline = |left| backlog::headline(configuration, left);
+            return left.map_or_else(|| "nothing to do now".to_owned(), headline);
         }
         let count = jobs_in(configuration, stats);
         let rate = rate(count, elapsed);

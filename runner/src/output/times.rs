@@ -6,7 +6,7 @@ use tidegate_model::{Timestamp, format_duration};
 
 /// The duration until `time`. A started unit counts, so that a job due in 1 ms is not due now.
 pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
-    told(time.since(now), u64::div_ceil)
+    in_units(time.since(now), u64::div_ceil)
 }
 
 /// `now`, or `in 4s`.
@@ -16,7 +16,7 @@ pub(crate) fn due(time: Timestamp, now: Timestamp) -> String {
 
 /// The duration since `time`.
 pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
-    told(now.since(time), |millis, unit| millis / unit)
+    in_units(now.since(time), |millis, unit| millis / unit)
 }
 
 /// Whether the duration since then is long enough to be reported.
@@ -31,7 +31,7 @@ pub(crate) fn age(seconds: f64) -> String {
 }
 
 /// In milliseconds below one second, and rounded above.
-fn told(time: Duration, divide: fn(u64, u64) -> u64) -> String {
+fn in_units(time: Duration, divide: fn(u64, u64) -> u64) -> String {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let unit = match millis {
         0..1_000 => 1,
@@ -43,8 +43,8 @@ fn told(time: Duration, divide: fn(u64, u64) -> u64) -> String {
 }
 
 /// Parses an RFC 3339 time.
-pub(crate) fn read(told: &str) -> Option<Timestamp> {
-    let time: jiff::Timestamp = told.parse().ok()?;
+pub(crate) fn read(text: &str) -> Option<Timestamp> {
+    let time: jiff::Timestamp = text.parse().ok()?;
     Some(Timestamp(time.as_millisecond()))
 }
 

@@ -211,7 +211,7 @@ impl<'a> WaitCase<'a> {
             WaitReason::Pending => {
                 let job = stored(self.store, self.step, &self.view, key)?;
                 match job.as_ref().and_then(|job| job.reason.outside()) {
-                    Some((.., Some(said))) if !said.status.waits() => {
+                    Some((.., Some(completion))) if !completion.status.waits() => {
                         "the external system has finished it; it is delivered when the step resumes"
                             .to_owned()
                     }
@@ -321,7 +321,7 @@ impl<'a> WaitCase<'a> {
             Some(job) => job.inputs.first().map_or(0, |&(_, index)| index),
             None => key.0,
         };
-        let stands = match (state, job.map(|job| job.reason)) {
+        let state_text = match (state, job.map(|job| job.reason)) {
             (
                 WaitingState::Pending,
                 Some(ParkReason::Pending { since, .. } | ParkReason::Completed { since, .. }),
@@ -332,7 +332,7 @@ impl<'a> WaitCase<'a> {
             (WaitingState::Unknown, _) => "begun, to be tried first".to_owned(),
             (state, _) => state.word().to_owned(),
         };
-        Ok(format!("job {index} ({stands})"))
+        Ok(format!("job {index} ({state_text})"))
     }
 
     fn until(&self, time: Timestamp) -> String {

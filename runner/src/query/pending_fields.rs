@@ -15,15 +15,15 @@ pub(crate) struct PendingFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
     /// The status that the external system has sent, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<ExternalStatus>,
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub(crate) external_status: Option<ExternalStatus>,
 }
 
 impl PendingFields {
     /// All fields are empty unless the job is pending.
     pub(crate) fn of(reason: &ParkReason) -> Self {
         let Some((handle, since, completion)) = reason.outside() else { return Self::default() };
-        let told = completion.map(|completion| completion.status);
-        Self { handle: Some(handle.to_owned()), since: Some(rfc3339(since)), told }
+        let external_status = completion.map(|completion| completion.status);
+        Self { handle: Some(handle.to_owned()), since: Some(rfc3339(since)), external_status }
     }
 }

@@ -16,8 +16,8 @@ pub(crate) fn in_last_run<'s>(
     let Some(input) = step.inputs.iter().find(|input| input.address == *address) else { return Ok(None) };
     let progress = store.progress(&step.address, address)?.unwrap_or_default();
     // A job that was tried before has a row, and is accounted for in its input.
-    let stands = || store.first_parked_of(&step.address, (&input.hash_name(), *index));
-    let is_open = !progress.is_done(*index) || stands()?.is_some();
+    let parked = || store.first_parked_of(&step.address, (&input.hash_name(), *index));
+    let is_open = !progress.is_done(*index) || parked()?.is_some();
     Ok(is_open.then_some(stop))
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn start(run: Handle, sought: BTreeSet<PathBuf>) -> io::Result<()> {
 }
 
 fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
-    let (tell, told) = channel();
-    let mut watch = FolderWatch::new(tell);
+    let (changed, changes) = channel();
+    let mut watch = FolderWatch::new(changed);
     let mut number = run.generation().number;
     let mut settled = false;
     while !run.is_over() {
@@ -67,7 +67,7 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
         if found != seen {
             // An editor may still write: the files are read when they rest.
             if !std::mem::take(&mut settled) {
-                settle(&told, &watch.writes);
+                settle(&changes, &watch.writes);
             }
             seen = stamps(run, &generation);
             reload(run, Trigger::Watch);
@@ -78,9 +78,9 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
             continue;
         }
         settled = false;
-        match told.recv_timeout(settings.poll.unwrap_or(POLL)) {
+        match changes.recv_timeout(settings.poll.unwrap_or(POLL)) {
             Ok(()) => {
-                settle(&told, &watch.writes);
+                settle(&changes, &watch.writes);
                 settled = true;
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -91,10 +91,10 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
 }
 
 /// Waits until no more events come, and no program is writing a file.
-fn settle(told: &Receiver<()>, writes: &Mutex<OpenWrites>) {
+fn settle(changes: &Receiver<()>, writes: &Mutex<OpenWrites>) {
     let begun = Instant::now();
     loop {
-        let has_come = told.recv_timeout(SETTLED).is_ok();
+        let has_come = changes.recv_timeout(SETTLED).is_ok();
         let now = Instant::now();
         let is_written = writes.lock().are_open(now);
         if has_settled(now.saturating_duration_since(begun), has_come, is_written) {
@@ -163,12 +163,12 @@ struct FolderWatch {
     /// Files that programs are writing.
     writes: Arc<Mutex<OpenWrites>>,
     /// Keeps the channel open without a watcher.
-    _tell: Sender<()>,
+    _changed: Sender<()>,
 }
 
 impl FolderWatch {
-    fn new(tell: Sender<()>) -> Self {
-        let (events, names) = (tell.clone(), Arc::<Mutex<BTreeSet<OsString>>>::default());
+    fn new(changed: Sender<()>) -> Self {
+        let (events, names) = (changed.clone(), Arc::<Mutex<BTreeSet<OsString>>>::default());
         let (known, writes) = (Arc::clone(&names), Arc::<Mutex<OpenWrites>>::default());
         let written = Arc::clone(&writes);
         let on_event = move |event: notify::Result<Event>| {
@@ -186,7 +186,7 @@ impl FolderWatch {
         if let Err(error) = &watcher {
             tracing::warn!(target: log_target::RUNNER, %error, "changed files are noticed by comparison only");
         }
-        Self { watcher: watcher.ok(), folders: BTreeMap::new(), names, writes, _tell: tell }
+        Self { watcher: watcher.ok(), folders: BTreeMap::new(), names, writes, _changed: changed }
     }
 
     /// Watches these folders and no others, for files of these names.

@@ -34,7 +34,7 @@ pub const CURSOR_VARIABLE: &str = "TIDEGATE_CURSOR";
 const READ_MAX: usize = 1 << 20;
 
 /// Characters of a command's standard error that a message shows.
-const SAID_SHOWN: usize = 1000;
+const STDERR_SHOWN: usize = 1000;
 
 /// The start of a command; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -177,8 +177,8 @@ impl CommandRun {
         if let Err(broken) = self.lines.push(output) {
             return self.failure(broken);
         }
-        let said = self.said();
-        let after = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let stderr = self.stderr();
+        let after = if stderr.is_empty() { String::new() } else { format!(": {stderr}") };
         match ended {
             // A command that was asked to end may have stopped in the middle of its lines.
             ProcessEnd::Exited(0) if !self.terminated => match self.lines.finish() {
@@ -194,8 +194,8 @@ impl CommandRun {
     }
 
     /// The end of its standard error, without secrets.
-    fn said(&self) -> String {
-        self.process.said().text(&self.scrub, SAID_SHOWN)
+    fn stderr(&self) -> String {
+        self.process.stderr_tail().text(&self.scrub, STDERR_SHOWN)
     }
 
     fn failed(&mut self, broken: Broken) -> CommandRead {

@@ -169,8 +169,8 @@ impl ExecStep {
     }
 
     fn failed(&self, ended: ChildEnd, printed: &Printed) -> Option<Failure> {
-        let said = self.said(printed);
-        let after = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let stderr = self.stderr(printed);
+        let after = if stderr.is_empty() { String::new() } else { format!(": {stderr}") };
         let (kind, cause, why) = match ended {
             ChildEnd::Ended(ProcessEnd::Exited(0)) => return None,
             ChildEnd::Ended(ProcessEnd::Exited(code)) => {
@@ -199,16 +199,16 @@ impl ExecStep {
     }
 
     /// The end of its standard error.
-    fn said(&self, printed: &Printed) -> String {
+    fn stderr(&self, printed: &Printed) -> String {
         printed.errors.text(&self.scrub, SHOWN)
     }
 
     /// The standard error of a successful command is logged at debug level.
     fn note(&self, printed: &Printed, index: u64) {
-        let said = self.said(printed);
-        if !said.is_empty() {
+        let stderr = self.stderr(printed);
+        if !stderr.is_empty() {
             let Self { pipeline, step, .. } = self;
-            tracing::debug!(target: log_target::EXEC, pipeline, step, index, "{said}");
+            tracing::debug!(target: log_target::EXEC, pipeline, step, index, "{stderr}");
         }
     }
 

@@ -129,12 +129,12 @@ mod tests {
 
     #[test]
     fn what_fits_no_output_is_said() {
-        let told = [
+        let refusals = [
             given("7", &["kept", "told"]).unwrap_err(),
             given(r#"{"kep": 1}"#, &["kept", "told"]).unwrap_err(),
             given("{", &[""]).unwrap_err(),
         ];
-        insta::assert_debug_snapshot!(told, @r#"
+        insta::assert_debug_snapshot!(refusals, @r#"
         [
             "its output must be a map, since the step has the outputs `kept` and `told`",
             "its output has the unknown output `kep`; did you mean `kept`?",

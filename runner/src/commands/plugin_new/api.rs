@@ -90,9 +90,11 @@ mod tests {
             .into_iter()
             .map(|line| {
                 let name = line.strip_suffix(" = { workspace = true, optional = true }").unwrap();
-                let says = |line: &&str| line.strip_prefix(name)?.strip_prefix(" = ").map(str::to_owned);
-                let said = shared.iter().find_map(says).unwrap();
-                let table = if said.starts_with('"') { format!("{{ version = {said} }}") } else { said };
+                let version_of =
+                    |line: &&str| line.strip_prefix(name)?.strip_prefix(" = ").map(str::to_owned);
+                let version = shared.iter().find_map(version_of).unwrap();
+                let table =
+                    if version.starts_with('"') { format!("{{ version = {version} }}") } else { version };
                 format!("{name} = {}, optional = true }}", table.strip_suffix(" }").unwrap())
             })
             .collect();

@@ -66,9 +66,9 @@ fn what_is_no_job_is_told_with_its_place() {
         ("{\"a\": {\"b\": 1}}", BodyForm::Json, &["a", "id"]),
         ("{\"id\": 1}\n{\"id\": true}", BodyForm::Ndjson, &["id"]),
     ];
-    let told: Vec<String> =
+    let refusals: Vec<String> =
         cases.iter().map(|(body, form, key)| read_as(body, *form, key).unwrap_err()).collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(refusals.join("\n"));
 }
 
 #[test]

@@ -65,9 +65,9 @@ impl<S: Subscriber> Layer<S> for RateLimitedLog {
 }
 
 /// Logs the omitted messages whose window is over, or `all` of them.
-pub(crate) fn tell_rest(all: bool) {
-    let told = causes().rest(Instant::now(), all);
-    told.iter().for_each(LeftOut::write);
+pub(crate) fn write_rest(all: bool) {
+    let rest = causes().rest(Instant::now(), all);
+    rest.iter().for_each(LeftOut::write);
 }
 
 fn causes() -> MutexGuard<'static, Causes<Cause>> {
@@ -118,19 +118,19 @@ impl<C: std::hash::Hash + Eq> Causes<C> {
     ) -> (bool, Option<LeftOut>) {
         let new = || Window { since: now, messages: 0, left_out: 0, last: None };
         let window = self.0.entry(cause).or_insert_with(new);
-        let told = if window.is_over(now) { std::mem::replace(window, new()).told() } else { None };
+        let before = if window.is_over(now) { std::mem::replace(window, new()).left_out() } else { None };
         window.messages += 1;
         if window.messages <= most {
-            return (true, told);
+            return (true, before);
         }
         window.left_out += 1;
         window.last = Some(last());
-        (false, told)
+        (false, before)
     }
 
     fn rest(&mut self, now: Instant, all: bool) -> Vec<LeftOut> {
         let over = self.0.extract_if(|_, window| all || window.is_over(now));
-        over.filter_map(|(_, window)| window.told()).collect()
+        over.filter_map(|(_, window)| window.left_out()).collect()
     }
 }
 
@@ -139,7 +139,7 @@ impl Window {
         now.saturating_duration_since(self.since) >= WINDOW
     }
 
-    fn told(self) -> Option<LeftOut> {
+    fn left_out(self) -> Option<LeftOut> {
         Some(LeftOut { messages: self.left_out, last: self.last? })
     }
 }
@@ -192,8 +192,8 @@ mod tests {
         let (mut causes, start) = (Causes(HashMap::new()), Instant::now());
         let mut passed = Vec::new();
         for (cause, text) in [("a", "1"), ("a", "2"), ("b", "3"), ("a", "4"), ("a", "5")] {
-            let (passes, told) = causes.take(cause, 2, start, || last(text));
-            assert_eq!(told, None);
+            let (passes, before) = causes.take(cause, 2, start, || last(text));
+            assert_eq!(before, None);
             passed.push(passes);
         }
         assert_eq!(passed, [true, true, true, false, false]);

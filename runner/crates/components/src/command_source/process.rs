@@ -29,7 +29,7 @@ pub(crate) struct Process {
     end: OwnedFd,
     out: Option<ChildStdout>,
     errors: Option<ChildStderr>,
-    said: StderrTail,
+    stderr_tail: StderrTail,
 }
 
 /// The events of a wait.
@@ -57,7 +57,7 @@ impl Process {
         for pipe in [out.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)] {
             pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
         }
-        Ok(Self { group, end, out, errors, said: StderrTail::default() })
+        Ok(Self { group, end, out, errors, stderr_tail: StderrTail::default() })
     }
 
     /// Waits for output (if `reads`), the end, or `waker`. Standard error is read meanwhile. `wait`: `None` is without a
@@ -138,8 +138,8 @@ impl Process {
     }
 
     /// The end of standard error.
-    pub(crate) fn said(&self) -> &StderrTail {
-        &self.said
+    pub(crate) fn stderr_tail(&self) -> &StderrTail {
+        &self.stderr_tail
     }
 
     /// Asks the group to end.
@@ -153,11 +153,11 @@ impl Process {
     }
 
     fn read_errors(&mut self) -> io::Result<usize> {
-        let Some(read) = take(&mut self.errors, self.said.buffer())? else { return Ok(0) };
+        let Some(read) = take(&mut self.errors, self.stderr_tail.buffer())? else { return Ok(0) };
         if read == 0 {
             self.errors = None;
         }
-        self.said.shorten();
+        self.stderr_tail.shorten();
         Ok(read)
     }
 }

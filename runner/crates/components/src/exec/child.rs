@@ -74,8 +74,8 @@ impl Running {
     pub(crate) fn start(command: &mut Command, running_commands: &Arc<RunningCommands>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (mut group, end) = ProcessGroup::start(command, running_commands)?;
-        let (stdin, out, said) = group.pipes();
-        let pipes = [stdin.map(Into::into), out.map(Into::into), said.map(Into::into)];
+        let (stdin, out, err) = group.pipes();
+        let pipes = [stdin.map(Into::into), out.map(Into::into), err.map(Into::into)];
         let (printed, running_commands) = (Printed::default(), Arc::clone(running_commands));
         Ok(Self { group, end: Some(end), pipes, printed, running_commands })
     }
@@ -92,10 +92,10 @@ impl Running {
         let Some(end) = self.end.take() else { return Err(ErrorKind::NotFound.into()) };
         // It is watched like a pipe, and nothing is read from it.
         let end = Receiver::from_owned_fd_unchecked(end)?;
-        let [stdin, out, said] = std::mem::take(&mut self.pipes);
+        let [stdin, out, err] = std::mem::take(&mut self.pipes);
         let mut stdin = stdin.map(Sender::from_owned_fd).transpose()?;
-        let (mut out, mut said) =
-            (out.map(Receiver::from_owned_fd).transpose()?, said.map(Receiver::from_owned_fd).transpose()?);
+        let (mut out, mut err) =
+            (out.map(Receiver::from_owned_fd).transpose()?, err.map(Receiver::from_owned_fd).transpose()?);
         let mut given_up = self.running_commands.given_up();
         let why = loop {
             tokio::select! {
@@ -116,9 +116,9 @@ impl Running {
                         break Some(ChildEnd::Large);
                     }
                 }
-                read = read(said.as_ref(), self.printed.errors.buffer()) => {
+                read = read(err.as_ref(), self.printed.errors.buffer()) => {
                     if read? == 0 {
-                        said = None;
+                        err = None;
                     }
                     self.printed.errors.shorten();
                 }
@@ -128,7 +128,7 @@ impl Running {
                 }
             }
         };
-        let why = why.or_else(|| self.read_rest(out.as_ref(), said.as_ref(), most));
+        let why = why.or_else(|| self.read_rest(out.as_ref(), err.as_ref(), most));
         match why {
             Some(why) => self.kill(why, &end).await,
             None => Ok(ChildEnd::Ended(self.group.ended()?)),
@@ -136,7 +136,7 @@ impl Running {
     }
 
     /// Reads the rest of the pipes after the end. Returns the reason to kill the group, if there is one.
-    fn read_rest(&mut self, out: Option<&Receiver>, said: Option<&Receiver>, most: u64) -> Option<ChildEnd> {
+    fn read_rest(&mut self, out: Option<&Receiver>, err: Option<&Receiver>, most: u64) -> Option<ChildEnd> {
         let Printed { out: printed, errors } = &mut self.printed;
         while append(out, printed).is_ok_and(|read| read > 0) {
             if printed.len() as u64 > most {
@@ -144,7 +144,7 @@ impl Running {
             }
         }
         for _ in 0..LAST_LOOKS {
-            if !append(said, errors.buffer()).is_ok_and(|read| read > 0) {
+            if !append(err, errors.buffer()).is_ok_and(|read| read > 0) {
                 break;
             }
         }

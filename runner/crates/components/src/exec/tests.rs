@@ -52,7 +52,7 @@ fn run(script: &str, arguments: &[&str]) -> Result<Vec<String>, Failure> {
     run_with(&shell(script, arguments), r#"{"id": "a b; echo $HOME", "n": 7}"#, LONG)
 }
 
-fn told(failure: &Failure) -> String {
+fn shown(failure: &Failure) -> String {
     format!("{} ({}): {failure}", failure.word(), failure.kind.as_str())
 }
 
@@ -88,22 +88,22 @@ fn hash_and_attempt_stand_in_the_environment() {
 
 #[test]
 fn a_command_that_fails_tells_why() {
-    let told = [
+    let shown = [
         "echo 'no such account' >&2; exit 3",
         "exit 1",
         "kill -9 $$",
         "echo 1; echo oops",
         "i=0; while [ $i -lt 3000 ]; do echo \"line $i\" >&2; i=$((i+1)); done; exit 2",
     ]
-    .map(|script| told(&run(script, &[]).unwrap_err()));
-    insta::assert_debug_snapshot!(told);
+    .map(|script| shown(&run(script, &[]).unwrap_err()));
+    insta::assert_debug_snapshot!(shown);
 }
 
 #[test]
 fn what_cannot_be_run_is_told() {
     let mut command = shell("", &[]);
     command.program = "surely-no-such-command".into();
-    insta::assert_snapshot!(told(&run_with(&command, "{}", LONG).unwrap_err()), @"failed (failed): the command `surely-no-such-command` cannot be started: No such file or directory (os error 2)");
+    insta::assert_snapshot!(shown(&run_with(&command, "{}", LONG).unwrap_err()), @"failed (failed): the command `surely-no-such-command` cannot be started: No such file or directory (os error 2)");
     for argument in ["{none}", "{a}"] {
         let failure = run_with(&shell("true", &[argument]), r#"{"a": "\u0000"}"#, LONG).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Payload, "{failure}");
@@ -120,7 +120,7 @@ fn large_inputs_and_outputs_pass_and_larger_ones_do_not() {
     let reads_a_part = shell("head -c 1000 > /dev/null; exec <&-; sleep 0.2; echo 1", &[]);
     assert_eq!(run_with(&reads_a_part, &large, LONG).unwrap(), ["1"]);
     let failure = run("yes", &[]).unwrap_err();
-    insta::assert_snapshot!(told(&failure), @"limit (limit): the command `sh` exceeded `limits.memory` (2.0 MiB) with its output and was killed");
+    insta::assert_snapshot!(shown(&failure), @"limit (limit): the command `sh` exceeded `limits.memory` (2.0 MiB) with its output and was killed");
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn a_command_that_hangs_is_killed_with_all_its_children() {
     let failure = run_with(&shell(script, &[]), "{}", Duration::from_secs(3)).unwrap_err();
     assert!(start.elapsed() < LONG);
     assert_eq!(failure.word(), "timeout");
-    let (said, pids) = failure.message.split_once(": ").unwrap();
-    assert_eq!(said, "the command `sh` exceeded its `timeout` of 3s and was killed");
+    let (text, pids) = failure.message.split_once(": ").unwrap();
+    assert_eq!(text, "the command `sh` exceeded its `timeout` of 3s and was killed");
     let pids: Vec<i32> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2);
     for pid in pids {
@@ -166,7 +166,7 @@ fn a_secret_is_never_told() {
     command.environment =
         vec![("KEY".into(), Template::parse("x-hunter2!", std::slice::from_ref(&(2..10))).unwrap())];
     let failure = run_with(&command, "{}", LONG).unwrap_err();
-    assert_eq!(told(&failure), "exit 1 (failed): the command `sh` ended with exit code 1: x-… is wrong");
+    assert_eq!(shown(&failure), "exit 1 (failed): the command `sh` ended with exit code 1: x-… is wrong");
 }
 
 /// Waits until a process is gone, or is a zombie.

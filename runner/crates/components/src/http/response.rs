@@ -114,13 +114,13 @@ impl HttpResponse {
             message =
                 format!("{message}, to `{to}`; redirects are not followed: put the right address in `url`");
         }
-        let said = scrub.clean(&String::from_utf8_lossy(&self.body));
-        let said = said.trim();
-        if !said.is_empty() {
-            message = format!("{message}: {}", on_one_line(&plain::beginning(said, SHOWN)));
+        let text = scrub.clean(&String::from_utf8_lossy(&self.body));
+        let text = text.trim();
+        if !text.is_empty() {
+            message = format!("{message}: {}", on_one_line(&plain::beginning(text, SHOWN)));
         }
         let message = format!("{message} ({named})");
-        let context = serde_json::json!({ "status": status, "body": plain::beginning(said, KEPT) });
+        let context = serde_json::json!({ "status": status, "body": plain::beginning(text, KEPT) });
         let failure = Failure::new(self.kind(now_ms), message).because(Cause::Http(status));
         failure.with_context(context.to_string())
     }

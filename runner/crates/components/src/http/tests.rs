@@ -70,14 +70,14 @@ fn asked(request: &HttpRequest) -> Result<String, Failure> {
     Ok(String::from_utf8(given.get(0).unwrap().to_vec()).unwrap())
 }
 
-fn told(service: &Service, failure: &Failure) -> String {
+fn shown(service: &Service, failure: &Failure) -> String {
     let text = format!("{} ({}): {failure}", failure.word(), failure.kind.as_str());
     text.replace(&service.address.to_string(), "HOST")
 }
 
 /// The failure of a request with this answer.
 fn ends(service: &Service) -> String {
-    told(service, &asked(&request(service, Method::Post, "/charge/{id}")).unwrap_err())
+    shown(service, &asked(&request(service, Method::Post, "/charge/{id}")).unwrap_err())
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
     let failure = asked(&request).unwrap_err();
     plain.join().unwrap();
     assert_eq!(
-        told(&service, &failure).replace(&address.to_string(), "HOST"),
+        shown(&service, &failure).replace(&address.to_string(), "HOST"),
         "connection (failed): the other side does not speak TLS; is `url` meant to begin with `http://`? \
          (POST https://HOST/charge)"
     );
@@ -185,7 +185,7 @@ fn the_whole_answer_comes_with_the_job() {
 
 #[test]
 fn refusals_tell_what_was_said_and_whether_to_try_again() {
-    let told: Vec<_> = [
+    let shown: Vec<_> = [
         ("400 Bad Request", "", "{\"error\":\n\"sum is too large\"}"),
         ("404 Not Found", "", ""),
         ("302 Found", "location: http://other/place?token=1\r\n", ""),
@@ -195,7 +195,7 @@ fn refusals_tell_what_was_said_and_whether_to_try_again() {
     ]
     .map(|(status, headers, body)| ends(&Service::saying(status, headers, body)))
     .into();
-    insta::assert_debug_snapshot!(told);
+    insta::assert_debug_snapshot!(shown);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn nobody_is_waited_for_longer_than_the_timeout() {
         request.timeout = Some(Duration::from_millis(100));
         let failure = asked(&request).unwrap_err();
         assert_eq!(
-            told(&service, &failure),
+            shown(&service, &failure),
             "timeout (failed): no answer within the `timeout` of 100ms (POST http://HOST/charge/a%2Fb)"
         );
     }
@@ -335,7 +335,7 @@ fn pieces_of_one_job_are_not_the_same_to_the_service() {
 #[test]
 fn what_a_job_cannot_make_is_never_asked() {
     let service = Service::saying("200 OK", "", "");
-    let told: Vec<_> = [
+    let shown: Vec<_> = [
         ("/{none}", "x", r#"{"id": 1}"#),
         ("/{id}/refund", "x", r#"{"id": ".."}"#),
         ("/a.{id}/refund", "x", r#"{"id": ""}"#),
@@ -347,10 +347,10 @@ fn what_a_job_cannot_make_is_never_asked() {
         let mut request = request(&service, Method::Post, path);
         request.headers = vec![("x-a".into(), template(header))];
         let failure = step(&request).process(&job(payload), 1, &mut Outputs::new([""])).unwrap_err();
-        told(&service, &failure)
+        shown(&service, &failure)
     })
     .into();
-    insta::assert_debug_snapshot!(told);
+    insta::assert_debug_snapshot!(shown);
     assert!(service.asked().is_empty());
     let long = format!("{{\"id\": \"{}\"}}", "x".repeat(100_000));
     let failure =
@@ -361,15 +361,15 @@ fn what_a_job_cannot_make_is_never_asked() {
 #[test]
 fn a_secret_is_never_told() {
     let echo = |asked: &service::Asked, _| {
-        let said = format!("{} {} is wrong", asked.line, asked.header("authorization"));
-        Act::Say(answer("401 Unauthorized", "location: /hunter2!\r\n", &said))
+        let text = format!("{} {} is wrong", asked.line, asked.header("authorization"));
+        Act::Say(answer("401 Unauthorized", "location: /hunter2!\r\n", &text))
     };
     let service = Service::start(echo);
     let mut request = request(&service, Method::Post, "/hunter2!/{id}");
     request.headers = vec![("authorization".into(), template("Bearer hunter2!"))];
     let failure = asked(&request).unwrap_err();
     assert!(service.asked()[0].header("authorization").contains(SECRET));
-    insta::assert_snapshot!(told(&service, &failure), @"http 401 (rejected): 401 Unauthorized: POST /…/a%2Fb Bearer … is wrong (POST http://HOST/…/a%2Fb)");
+    insta::assert_snapshot!(shown(&service, &failure), @"http 401 (rejected): 401 Unauthorized: POST /…/a%2Fb Bearer … is wrong (POST http://HOST/…/a%2Fb)");
     let all = format!("{failure:?} {:?} {request:?}", step(&request));
     assert!(!all.contains(SECRET), "{all}");
 }

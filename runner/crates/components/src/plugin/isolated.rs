@@ -284,8 +284,8 @@ impl Isolated {
         }
         let index = self.jobs.get(running).map_or(0, |job| job.index);
         let most = crash_limit.map_or_else(|| "any number".to_owned(), |limit| format!("at most {limit}"));
-        let told = format!("{why} at job {index}, which is run again alone (death {deaths} of {most})");
-        self.journal.log(Level::Warn, &told);
+        let message = format!("{why} at job {index}, which is run again alone (death {deaths} of {most})");
+        self.journal.log(Level::Warn, &message);
         None
     }
 

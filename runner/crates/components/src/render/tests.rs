@@ -49,19 +49,19 @@ fn a_value_never_changes_the_structure_of_a_url() {
 
 #[test]
 fn a_field_that_is_mistyped_gets_the_nearest_one() {
-    let told = |template| fill(template, Encoding::Plain).unwrap_err();
-    assert_eq!(told("{idd}"), "payload: the job has no `idd`; did you mean `id`?");
-    assert_eq!(told("{order.summ}"), "payload: the job has no `order.summ`; did you mean `order.sum`?");
-    assert_eq!(told("{itmes.0.n}"), "payload: the job has no `itmes.0.n`; did you mean `items.0.n`?");
-    assert_eq!(told("{elephant}"), "payload: the job has no `elephant`");
+    let refusal = |template| fill(template, Encoding::Plain).unwrap_err();
+    assert_eq!(refusal("{idd}"), "payload: the job has no `idd`; did you mean `id`?");
+    assert_eq!(refusal("{order.summ}"), "payload: the job has no `order.summ`; did you mean `order.sum`?");
+    assert_eq!(refusal("{itmes.0.n}"), "payload: the job has no `itmes.0.n`; did you mean `items.0.n`?");
+    assert_eq!(refusal("{elephant}"), "payload: the job has no `elephant`");
 }
 
 #[test]
 fn what_is_not_there_or_is_no_text_is_named() {
     let templates =
         ["{none}", "{order}", "{items}", "{order.none}", "{id.x}", "{items.2}", "{items.x}", "{items.0.y}"];
-    let told = templates.map(|template| fill(template, Encoding::Plain).unwrap_err());
-    insta::assert_debug_snapshot!(told);
+    let refusal = templates.map(|template| fill(template, Encoding::Plain).unwrap_err());
+    insta::assert_debug_snapshot!(refusal);
 }
 
 #[test]

@@ -470,7 +470,7 @@ impl ScriptStep {
         }
         self.room.set(self.limits.memory);
         let ran = self.run_from(0, value, job, outputs);
-        functions::say_left_out(&self.context);
+        functions::log_left_out(&self.context);
         after_outputs(ran, || self.hand_on_emitted(outputs))
     }
 }

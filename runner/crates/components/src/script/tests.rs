@@ -175,7 +175,7 @@ impl Draft {
             outputs.mark(&mut checkpoint);
             if let Err(failure) = step.process(&job(index, payload), &mut outputs) {
                 outputs.roll_back(&checkpoint);
-                let _ = writeln!(failures, "{}", told(&failure)); // writing to a String cannot fail
+                let _ = writeln!(failures, "{}", failure_text(&failure)); // writing to a String cannot fail
             }
         }
         self.plain(&format!("{}{failures}", listed(&outputs)))
@@ -204,7 +204,7 @@ fn job(index: u64, payload: &str) -> Job<'_> {
     Job::new(index, payload.as_bytes()).attempted(1, 1_517_363_399_650).hashed(hash)
 }
 
-fn told(failure: &Failure) -> String {
+fn failure_text(failure: &Failure) -> String {
     let Failure { kind, message, context, place, .. } = failure;
     let place = place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}"));
     let context = context.as_ref().map_or_else(String::new, |context| format!("\n  with {context}"));

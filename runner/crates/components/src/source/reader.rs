@@ -299,7 +299,7 @@ impl Reader {
             }
             if stop == (Stop::Dry { close: true }) {
                 if place.lost && at.offset < place.len {
-                    tell_cut(&shared, place, at, place.len);
+                    warn_of_cut(&shared, place, at, place.len);
                 }
                 segments.close(place.ordinal, at);
             }
@@ -336,7 +336,7 @@ impl Reader {
             let tail = segments.get(place.ordinal).and_then(|segment| segment.tail);
             // A mark may be far before the next job.
             let known = tail.map(|tail| tail.at).into_iter().chain([at]).find(|at| at.index == index);
-            tell_loss(&self.shared, place, index, known);
+            warn_of_loss(&self.shared, place, index, known);
             let end = SourceOffset { index, offset: known.unwrap_or(at).offset + 1, ..at };
             segments.close(place.ordinal, end);
             return None;
@@ -379,7 +379,7 @@ fn is_whole(shared: &SourceShared, place: &ReaderPosition, stream: &ByteWindow) 
 }
 
 /// Warns that the bytes of a file from `at` to `len` are lost.
-fn tell_cut(shared: &SourceShared, place: &ReaderPosition, at: SourceOffset, len: u64) {
+fn warn_of_cut(shared: &SourceShared, place: &ReaderPosition, at: SourceOffset, len: u64) {
     let (source, path) = (&shared.address, place.path.display());
     let SourceOffset { offset: byte, line, index, .. } = at;
     tracing::warn!(
@@ -391,7 +391,7 @@ fn tell_cut(shared: &SourceShared, place: &ReaderPosition, at: SourceOffset, len
 }
 
 /// Warns that a file is gone, with the jobs from `index` on, which began at `at` if that is known.
-fn tell_loss(shared: &SourceShared, place: &ReaderPosition, index: u64, at: Option<SourceOffset>) {
+fn warn_of_loss(shared: &SourceShared, place: &ReaderPosition, index: u64, at: Option<SourceOffset>) {
     let (source, path) = (&shared.address, place.path.display());
     match at {
         Some(SourceOffset { offset: byte, line, .. }) => tracing::warn!(

@@ -255,8 +255,8 @@ impl Segments {
             self.waiting.pop_front();
         }
         let first = self.floor;
-        self.tell_doubts(address, &fresh);
-        tell(address, &fresh, first);
+        self.warn_of_doubts(address, &fresh);
+        log_start(address, &fresh, first);
         self.pass_over(&fresh);
         self.revision += 1;
         let ordinal = self.next_ordinal();
@@ -325,7 +325,7 @@ impl Segments {
     }
 
     /// Warns of rotated files that are not read.
-    fn tell_doubts(&mut self, address: &Address, fresh: &Fresh) {
+    fn warn_of_doubts(&mut self, address: &Address, fresh: &Fresh) {
         let doubtful = std::mem::take(&mut self.doubtful);
         let unread = doubtful.iter().filter(|found| found.id != fresh.id);
         let names: Vec<_> = unread.map(|found| found.path.display().to_string()).collect();
@@ -368,7 +368,7 @@ impl Segments {
 }
 
 /// Logs that a file repeats one that was read, and up to which place.
-fn tell_copy(address: &Address, found: &FoundFile, original: &Path, from: Option<SourceOffset>) {
+fn log_copy(address: &Address, found: &FoundFile, original: &Path, from: Option<SourceOffset>) {
     let (path, original) = (found.path.display(), original.display());
     match from {
         None => {
@@ -383,7 +383,7 @@ fn tell_copy(address: &Address, found: &FoundFile, original: &Path, from: Option
 }
 
 /// Logs the next file.
-fn tell(address: &Address, fresh: &Fresh, index: u64) {
+fn log_start(address: &Address, fresh: &Fresh, index: u64) {
     let path = fresh.path.display();
     if let Some(like) = &fresh.like {
         tracing::warn!(

@@ -152,8 +152,8 @@ impl World {
     /// A run with one reader that begins at `next`: its jobs, and its warnings.
     pub(crate) fn warned_run(&mut self, next: u64) -> String {
         let folder = self.folder.path().to_owned();
-        let (seen, said) = warned(&folder, || self.run(next));
-        [table(&seen), said].concat()
+        let (seen, warnings) = warned(&folder, || self.run(next));
+        [table(&seen), warnings].concat()
     }
 
     /// The error of the next run, with its causes.
@@ -228,8 +228,8 @@ pub(crate) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) 
         .with_writer(std::sync::Mutex::new(file))
         .finish();
     let answer = tracing::subscriber::with_default(subscriber, work);
-    let said = fs::read_to_string(path).unwrap();
-    (answer, said.replace(&format!("{}/", folder.display()), ""))
+    let warnings = fs::read_to_string(path).unwrap();
+    (answer, warnings.replace(&format!("{}/", folder.display()), ""))
 }
 
 /// The numbers as lines.

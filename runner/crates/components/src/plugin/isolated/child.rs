@@ -52,12 +52,12 @@ pub fn serve() -> io::Result<()> {
             let described = open(&path, image).map(|plugin| Description::from(&plugin));
             let Some(description) = answers.unless_failed(described)? else { return Ok(()) };
             answers.described(&description)?;
-            answers.say(protocol::DONE)
+            answers.send_word(protocol::DONE)
         }
         ChildRole::Run(setup) => {
             let created = create(&setup, image, relay);
             let Some(mut runner) = answers.unless_failed(created)? else { return Ok(()) };
-            answers.say(protocol::DONE)?;
+            answers.send_word(protocol::DONE)?;
             work(&mut runner, &setup, &mut answers)
         }
     }
@@ -107,7 +107,7 @@ fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> 
                 break;
             }
         }
-        answers.say(word)?;
+        answers.send_word(word)?;
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ impl Answers {
             Ok(it) => Ok(Some(it)),
             Err(failure) => {
                 self.failed(&failure, &Outputs::default())?;
-                self.say(protocol::REFUSED)?;
+                self.send_word(protocol::REFUSED)?;
                 Ok(None)
             }
         }
@@ -187,7 +187,7 @@ impl Answers {
         Ok(())
     }
 
-    fn say(&mut self, kind: u8) -> io::Result<()> {
+    fn send_word(&mut self, kind: u8) -> io::Result<()> {
         self.socket.write_all(&self.words.word(kind))
     }
 }

@@ -74,8 +74,8 @@ extern "C" fn at_exit() {
         Some(inside) => format!("while {inside}"),
         None => "on a thread that no step runs on".to_owned(),
     };
-    let told = format!("error: code of a plugin ended the process with `exit`, {whose}\n");
-    let _ = rustix::io::write(rustix::stdio::stderr(), told.as_bytes()); // it may go nowhere
+    let message = format!("error: code of a plugin ended the process with `exit`, {whose}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes()); // it may go nowhere
     leave(EXITED)
 }
 

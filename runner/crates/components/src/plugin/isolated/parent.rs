@@ -180,8 +180,8 @@ impl ChildProcess {
         if self.log.broken.load(Ordering::Acquire) {
             return ChildState::Stray;
         }
-        let (said, ended) = self.wait(LOOK);
-        if said {
+        let (answered, ended) = self.wait(LOOK);
+        if answered {
             self.hear()
         } else if ended {
             ChildState::Gone

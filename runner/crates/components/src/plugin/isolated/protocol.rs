@@ -265,9 +265,9 @@ pub(crate) fn write_failed(failure: &Failure, outputs: &Outputs, seals: &mut Sea
     let cause = cause.map(|_| failure.word().into_owned());
     let delay = if let FailureKind::RetryIn(delay) = kind { Some(delay) } else { None };
     let kind = kind.as_str().to_owned();
-    let told = FailureFrame { kind, delay, message, context, place, cause, of_setup };
+    let frame = FailureFrame { kind, delay, message, context, place, cause, of_setup };
     // Texts and numbers can always be serialized.
-    let text = serde_json::to_vec(&told).unwrap_or_default();
+    let text = serde_json::to_vec(&frame).unwrap_or_default();
     seals.frame(to, |to| {
         to.push(FAILED);
         to.extend_from_slice(&(text.len() as u64).to_le_bytes());

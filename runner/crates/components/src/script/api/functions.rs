@@ -24,9 +24,9 @@ pub(crate) fn register(module: &mut Module) {
 
 /// Logs the prints of `engine`'s scripts.
 pub(crate) fn listen(engine: &mut Engine) {
-    engine.on_print(|message| say(Level::INFO, None, || message.to_owned()));
+    engine.on_print(|message| log(Level::INFO, None, || message.to_owned()));
     engine.on_debug(|message, _, position| {
-        say(Level::DEBUG, position.line(), || message.to_owned());
+        log(Level::DEBUG, position.line(), || message.to_owned());
     });
 }
 
@@ -38,12 +38,12 @@ fn register_log(module: &mut Module) {
         ("log_debug", Level::DEBUG),
         ("log_trace", Level::TRACE),
     ] {
-        add(module, name, move |message: Dynamic| say(level, None, || thrown::shown(&message)));
+        add(module, name, move |message: Dynamic| log(level, None, || thrown::shown(&message)));
     }
 }
 
 /// Logs the number of omitted messages of the attempt that has ended.
-pub(crate) fn say_left_out(of: &ScriptContext) {
+pub(crate) fn log_left_out(of: &ScriptContext) {
     let left_out = of.take_messages().saturating_sub(MESSAGES_MAX);
     if left_out > 0 {
         let messages = if left_out == 1 { "message" } else { "messages" };
@@ -53,7 +53,7 @@ pub(crate) fn say_left_out(of: &ScriptContext) {
 }
 
 /// Logs one message of the job, unless it has reached the limit.
-fn say(level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
+fn log(level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
     let attempt = current();
     let of = attempt.context();
     if is_heard(level) && of.count_message() <= MESSAGES_MAX {

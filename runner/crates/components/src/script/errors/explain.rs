@@ -186,7 +186,7 @@ fn failed(error: &EvalAltResult, here: bool, circumstances: Circumstances<'_>) -
             let is_new = known.functions.binary_search_by(|known| (**known).cmp(name)).is_err();
             known.function(name).filter(|_| is_new).map(|near| format!("`{near}`"))
         }
-        EvalAltResult::ErrorDotExpr(said, _) => near_property(said, known),
+        EvalAltResult::ErrorDotExpr(message, _) => near_property(message, known),
         _ => None,
     };
     let text = in_words(error);
@@ -194,13 +194,13 @@ fn failed(error: &EvalAltResult, here: bool, circumstances: Circumstances<'_>) -
 }
 
 /// The nearest field for an error like `Unknown property 'x' - a getter is not registered for type 'y'`.
-fn near_property(said: &str, known: Known<'_>) -> Option<String> {
-    let mut quoted = said.split('\'').skip(1).step_by(2);
+fn near_property(message: &str, known: Known<'_>) -> Option<String> {
+    let mut quoted = message.split('\'').skip(1).step_by(2);
     let (name, of) = (quoted.next()?, quoted.next()?);
     match of {
         "ctx" => nearest(name, context::FIELDS).map(|near| format!("`{near}`")),
         "()" => None,
-        _ if said.contains("setter") => None,
+        _ if message.contains("setter") => None,
         _ => known.function(name).map(|near| format!("`{near}()`")),
     }
 }
@@ -224,7 +224,7 @@ pub(crate) fn in_words(error: &EvalAltResult) -> String {
         E::ErrorFor(_) => {
             "`for` requires an array, a range or a text; for a map use `keys()` or `values()`".to_owned()
         }
-        E::ErrorDotExpr(said, _) => no_property(said).unwrap_or_else(|| lowercase(said)),
+        E::ErrorDotExpr(message, _) => no_property(message).unwrap_or_else(|| lowercase(message)),
         E::ErrorVariableNotFound(name, _) => missing_variable(name),
         E::ErrorModuleNotFound(name, _) => format!(
             "`{name}` is not imported; `import` requires a plain text, since scripts are read before a run"
@@ -238,9 +238,9 @@ pub(crate) fn in_words(error: &EvalAltResult) -> String {
         E::ErrorAssignmentToConstant(..) | E::ErrorNonPureMethodCallOnConstant(..) => {
             "a constant cannot be changed; change a copy, which `let` makes".to_owned()
         }
-        E::ErrorIndexingType(said, _) => match said.trim_end_matches(']').split_once(" [") {
+        E::ErrorIndexingType(message, _) => match message.trim_end_matches(']').split_once(" [") {
             Some((of, by)) => format!("{} has no entry by {}", type_names::words(of), type_names::words(by)),
-            None => lowercase(said),
+            None => lowercase(message),
         },
         E::ErrorUnboundThis(_) => "`this` is unknown here".to_owned(),
         other => {
@@ -280,10 +280,10 @@ fn missing_function(call: &str) -> String {
 }
 
 /// For a text like `Unknown property 'x' - a getter is not registered for type 'y'`.
-fn no_property(said: &str) -> Option<String> {
-    let mut quoted = said.split('\'').skip(1).step_by(2);
+fn no_property(message: &str) -> Option<String> {
+    let mut quoted = message.split('\'').skip(1).step_by(2);
     let (name, of) = (quoted.next()?, quoted.next()?);
-    Some(if said.contains("setter") {
+    Some(if message.contains("setter") {
         format!("`{name}` of {} cannot be set", type_names::words(of))
     } else if of == "()" {
         format!("`()` has no field `{name}`: the value before it is absent or null (`?.` then gives `()`)")

@@ -154,9 +154,9 @@ fn a_payload_that_is_no_json_is_told_with_its_column() {
         "'a'",
         "tru",
     ];
-    let told: Vec<String> =
+    let messages: Vec<String> =
         payloads.iter().map(|payload| format!("{payload}\n    {}", draft.run(payload))).collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn when_goes_before_the_script() {
 #[test]
 fn what_is_wrong_in_a_when_says_so() {
     let job = r#"{"mag":5,"place":"sea","note":null}"#;
-    let told: Vec<String> = [
+    let outcomes: Vec<String> = [
         "job.mga > 4",
         "job.mag",
         "job.place",
@@ -90,5 +90,5 @@ fn what_is_wrong_in_a_when_says_so() {
     .iter()
     .map(|expression| format!("{expression}\n    {}", Draft::new().when(expression).run(job)))
     .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(outcomes.join("\n"));
 }

@@ -5,9 +5,9 @@ use crate::script::{EntryPoint, check_script};
 
 /// Each text with the message of `check`.
 fn checked(texts: &[&str], beside: &[(&str, &str)]) -> String {
-    let told = texts.iter().map(|text| {
+    let shown = texts.iter().map(|text| {
         let draft = beside.iter().fold(script(text), |draft, (name, text)| draft.beside(name, text));
-        let told = match check_script(&draft.scripts[0], &draft.limits, EntryPoint::Process) {
+        let hint = match check_script(&draft.scripts[0], &draft.limits, EntryPoint::Process) {
             Ok(_) => "in order".to_owned(),
             Err(error) => {
                 let place = error.line.zip(error.column).map(|(line, column)| format!("{line}:{column}: "));
@@ -15,9 +15,9 @@ fn checked(texts: &[&str], beside: &[(&str, &str)]) -> String {
                 format!("{}{}{}", place.unwrap_or_default(), error.message, help.unwrap_or_default())
             }
         };
-        format!("{text}\n    {told}")
+        format!("{text}\n    {hint}")
     });
-    told.collect::<Vec<_>>().join("\n\n")
+    shown.collect::<Vec<_>>().join("\n\n")
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn a_name_that_is_nearly_right_is_suggested() {
     ];
     insta::assert_snapshot!(checked(&texts, &[]));
     let filters = ["jobb.level > 1", "level == \"warn\"", "job.level == 'warn'"];
-    let told = filters.map(|when| format!("{when}\n    {}", Draft::new().when(when).run("{}")));
-    insta::assert_snapshot!(told.join("\n"));
+    let shown = filters.map(|when| format!("{when}\n    {}", Draft::new().when(when).run("{}")));
+    insta::assert_snapshot!(shown.join("\n"));
 }
 
 #[test]
@@ -123,18 +123,18 @@ fn a_field_that_the_config_lacks_is_told_as_one_of_the_config() {
         "rates": { "usd": 1.5, "empty": {} },
         "table": (0..100).map(|n| (format!("k{n:03}"), n.into())).collect::<serde_json::Map<_, _>>(),
     });
-    let told = bodies.map(|text| {
+    let shown = bodies.map(|text| {
         let mut draft = body(text);
         draft.config = config.clone();
         format!("{text}\n    {}", draft.run("{\"a\":1}").replace('\n', "\n    "))
     });
-    insta::assert_snapshot!(told.join("\n\n"));
+    insta::assert_snapshot!(shown.join("\n\n"));
 }
 
 #[test]
 fn a_fork_that_is_given_the_job_itself_says_so() {
     let fork = |text: &str| body(text).to(&["audit", "matched"]).run(r#"{"id":1,"amount":2.5}"#);
     let bodies = ["job", "#{ elephant: job }", "#{ mathced: job, id: 1 }", "#{ matched: job, id: 1 }"];
-    let told = bodies.map(|text| format!("{text}\n    {}", fork(text)));
-    insta::assert_snapshot!(told.join("\n"));
+    let shown = bodies.map(|text| format!("{text}\n    {}", fork(text)));
+    insta::assert_snapshot!(shown.join("\n"));
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_plugin::{Outputs, Step as _};
 
-use super::{Draft, job, listed, script, told};
+use super::{Draft, failure_text, job, listed, script};
 use crate::memory::left;
 
 /// Each tries to keep state for the next job.
@@ -108,7 +108,7 @@ fn made(draft: &Draft, jobs: &[Vec<usize>], order: &[usize]) -> Vec<String> {
         let payload = format!(r#"{{"id":{position},"attempts":{:?}}}"#, jobs[position]);
         made[position] = match step.process(&job(position as u64, &payload), &mut outputs) {
             Ok(()) => listed(&outputs),
-            Err(failure) => told(&failure),
+            Err(failure) => failure_text(&failure),
         };
         made[position] = draft.plain(&made[position]);
     }
@@ -128,7 +128,7 @@ fn functions_of_one_name_in_a_script_and_in_its_import_stay_apart() {
     let mut run = |kind: &str| {
         let mut outputs = Outputs::new([""]);
         let made = step.process(&job(1, &format!("{{\"kind\":\"{kind}\"}}")), &mut outputs);
-        made.map_or_else(|failure| draft.plain(&told(&failure)), |()| listed(&outputs))
+        made.map_or_else(|failure| draft.plain(&failure_text(&failure)), |()| listed(&outputs))
     };
     for _ in 0..3 {
         assert_eq!(run("own").trim_end(), "-> \"own\"");

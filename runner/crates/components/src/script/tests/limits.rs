@@ -182,13 +182,13 @@ fn time_is_limited() {
     draft.limits.operations = u64::MAX;
     draft.timeout = Some(Duration::from_millis(200));
     // The search for the place has a few milliseconds, in which a busy machine may not run it.
-    let mut told = draft.run("1");
+    let mut outcome = draft.run("1");
     for _ in 0..2 {
-        if !told.contains(":2:10") {
-            told = draft.run("1");
+        if !outcome.contains(":2:10") {
+            outcome = draft.run("1");
         }
     }
-    insta::assert_snapshot!(told, @"
+    insta::assert_snapshot!(outcome, @"
     nothing
     limit: the script exceeded its `timeout` of 200ms
       at process.rhai:2:10

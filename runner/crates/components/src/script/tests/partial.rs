@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tidegate_plugin::{Outputs, Step as _};
 
-use super::{Draft, body, script, told};
+use super::{Draft, body, failure_text, script};
 use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use crate::script::compile::used_fields::UsedFields;
@@ -195,7 +195,7 @@ fn outcome(draft: &Draft, payload: &str, whole: bool) -> Result<Vec<String>, Str
         assert!(step.parses_partial_jobs(), "{:?}", draft.scripts);
     }
     let mut outputs = Outputs::new([""]);
-    step.process(&super::job(7, payload), &mut outputs).map_err(|failure| told(&failure))?;
+    step.process(&super::job(7, payload), &mut outputs).map_err(|failure| failure_text(&failure))?;
     let normal = |output: &[u8]| {
         let mut text = Vec::new();
         json::write(&json::read(output).unwrap(), &mut text).unwrap();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tidegate_plugin::{Outputs, Step as _};
 
-use super::{Draft, job, listed, script, told};
+use super::{Draft, failure_text, job, listed, script};
 
 /// A map literal with `entries` entries.
 fn table(entries: u32) -> String {
@@ -162,7 +162,7 @@ fn made(draft: &Draft, texts: usize) -> Vec<String> {
         let mut outputs = Outputs::new([""]);
         let payload = format!("{{\"text\":\"t{at}\",\"key\":\"k7\"}}");
         let failed = step.process(&job(7, &payload), &mut outputs).err();
-        let made = failed.map_or_else(|| listed(&outputs), |failure| told(&failure));
+        let made = failed.map_or_else(|| listed(&outputs), |failure| failure_text(&failure));
         let plain = made.replace("ctx.config.", "").replace("global::", "").replace("t::", "");
         let lines = plain.lines().filter(|line| !line.starts_with("  at "));
         // The message for a table in `ctx.config` lists its fields, that for a constant does not.

@@ -29,8 +29,8 @@ impl Reader {
         if self.looking {
             return Ok(Some(nothing));
         }
-        let standing = here.map(|here| self.standing(here));
-        let Some(fresh) = segments.next(&shared.address, &shared.spec, standing.as_ref())? else {
+        let tail = here.map(|here| self.tail(here));
+        let Some(fresh) = segments.next(&shared.address, &shared.spec, tail.as_ref())? else {
             return Ok(Some(nothing));
         };
         if let (Some(place), Some(stream)) = (&mut self.place, &mut self.stream)
@@ -61,7 +61,7 @@ impl Reader {
         Ok(None)
     }
 
-    fn standing(&self, segment: u32) -> TailPosition {
+    fn tail(&self, segment: u32) -> TailPosition {
         let stream = self.stream.as_ref();
         let metadata = stream.and_then(ByteWindow::plain).and_then(|file| file.metadata().ok());
         TailPosition {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_64;
 
-use super::{SegmentStart, Segments, TailPosition, Why, tell_copy};
+use super::{SegmentStart, Segments, TailPosition, Why, log_copy};
 use crate::source::byte_window::ByteWindow;
 use crate::source::error::SourceError;
 use crate::source::files::{
@@ -94,12 +94,12 @@ impl Segments {
             }
             let here = here.filter(|here| here.segment == segment.ordinal);
             let Some(end) = segment.end.or(here.map(|here| here.at)) else { return Ok(FileCopy::Passed) };
-            let stands = match self.present.get(&FileId::of_segment(segment)) {
+            let is_same = match self.present.get(&FileId::of_segment(segment)) {
                 // Another file may have received its identity.
                 Some((path, len)) => *len >= end.offset && still_begins_like(path, segment)?,
                 None => false,
             };
-            if stands && both_numbered(&segment.path, &found.path) {
+            if is_same && both_numbered(&segment.path, &found.path) {
                 // Rotation leaves no original beside its copy under another number.
                 continue;
             }
@@ -115,7 +115,7 @@ impl Segments {
                 Compared::Unfinished => return Ok(other),
                 Compared::Same => {}
                 Compared::Longer => {
-                    tell_copy(address, found, &original, Some(end));
+                    log_copy(address, found, &original, Some(end));
                     return Ok(FileCopy::Goes(SegmentStart {
                         offset: end.offset,
                         line: end.line,
@@ -123,7 +123,7 @@ impl Segments {
                     }));
                 }
             }
-            tell_copy(address, found, &original, None);
+            log_copy(address, found, &original, None);
             self.copies.insert(found.id, found.len);
             return Ok(FileCopy::Passed);
         }

@@ -111,11 +111,11 @@ impl Segments {
         here: Option<&TailPosition>,
     ) -> Result<Option<SegmentStart>, SourceError> {
         // An empty beginning matches every file, and the file system reuses the identity of a removed one.
-        let tells = |segment: &&Segment| {
+        let is_distinctive = |segment: &&Segment| {
             let was_empty = segment.fingerprint_len == 0 && segment.end.is_some_and(|end| end.offset == 0);
             spec.format == DataFormat::Bytes || !was_empty || !holds_bytes(found)
         };
-        let segment = |at: &usize| self.entries.get(*at).map(|entry| &entry.segment).filter(tells);
+        let segment = |at: &usize| self.entries.get(*at).map(|entry| &entry.segment).filter(is_distinctive);
         let by_id = self.by_id.get(&found.id).and_then(segment);
         let Some(known) = by_id.or_else(|| self.by_path.get(&found.path).and_then(segment)) else {
             return Ok(holds_jobs(spec, found).then(|| SegmentStart::whole(Why::New)));

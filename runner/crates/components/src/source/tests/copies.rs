@@ -80,10 +80,10 @@ fn the_rest_of_a_file_is_read_from_its_compressed_copy() {
         assert_eq!(world.run(1).len(), 10);
         world.append("log", lines(11..=12)).rename("log", "log.1").compress("log.1").put("log", line(13));
         let folder = world.folder.path().to_owned();
-        let (seen, said) = warned(&folder, || world.run(11));
+        let (seen, warnings) = warned(&folder, || world.run(11));
         assert_eq!(seen_numbers(&seen), [11, 12, 13], "{name}");
         assert_eq!(seen[0].place, "log.1.gz:11");
-        assert_eq!(said, "");
+        assert_eq!(warnings, "");
         assert_eq!(world.warned_run(14), "");
     }
 }

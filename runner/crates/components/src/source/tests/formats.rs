@@ -38,8 +38,9 @@ fn a_file_in_utf16_is_told_as_that() {
     let world = World::new("in").format(DataFormat::Csv);
     world.put("in", encoded("id,name\n1,a\n"));
     let source = world.open().unwrap();
-    let told = source.reader(1, None).read(BatchLimit { jobs: 1, bytes: 1 << 20 }).unwrap_err().to_string();
-    assert!(told.contains("is not UTF-8; it looks like UTF-16: convert it"), "{told}");
+    let message =
+        source.reader(1, None).read(BatchLimit { jobs: 1, bytes: 1 << 20 }).unwrap_err().to_string();
+    assert!(message.contains("is not UTF-8; it looks like UTF-16: convert it"), "{message}");
 }
 
 #[test]

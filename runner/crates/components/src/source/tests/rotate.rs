@@ -154,24 +154,24 @@ fn a_cut_before_the_end_is_told_and_one_at_the_end_loses_nothing() {
     let Read::Batch(second) = reader.read(BatchLimit { jobs: 8, bytes: 1 << 30 }).unwrap() else { panic!() };
     assert_eq!(second.batch.len(), 8);
     world.put("log", "a\n");
-    let (seen, said) = warned(&folder, || {
+    let (seen, warnings) = warned(&folder, || {
         // The truncation is noticed at the next read after the end.
         let seen = world.drain(&mut reader).unwrap();
         [seen, world.drain(&mut reader).unwrap()].concat()
     });
     assert_eq!(seen.last().unwrap().text, "a");
-    insta::assert_snapshot!(said, @"
+    insta::assert_snapshot!(warnings, @"
      WARN the file was truncated or overwritten while it was read: its bytes from 2097170 (line 11) to 2097176 are lost source=quakes/events path=log byte=2097170 line=11 index=12
      WARN the file became shorter; starts it from the beginning source=quakes/events path=log index=12
     ");
     world.put("log", "");
-    let (seen, said) = warned(&folder, || {
+    let (seen, warnings) = warned(&folder, || {
         let seen = world.drain(&mut reader).unwrap();
         world.append("log", "b\n");
         [seen, world.drain(&mut reader).unwrap()].concat()
     });
     assert_eq!(texts(&seen), ["b"]);
-    assert!(said.contains("became shorter") && !said.contains("lost"), "{said}");
+    assert!(warnings.contains("became shorter") && !warnings.contains("lost"), "{warnings}");
 }
 
 #[test]
@@ -195,10 +195,10 @@ fn a_file_that_was_rewritten_behind_an_equal_beginning_begins_anew() {
             world.put("log", file("tuesday", 80));
         }
         let folder = world.folder.path().to_owned();
-        let (seen, said) = warned(&folder, || world.run(first + 1));
+        let (seen, warnings) = warned(&folder, || world.run(first + 1));
         let seen = texts(&seen);
         assert_eq!((seen.len(), seen[1], seen[80]), (81, "tuesday 1", "tuesday 80"), "{follows} {replaces}");
-        assert!(said.contains("the file was replaced; starts it from the beginning"), "{said}");
+        assert!(warnings.contains("the file was replaced; starts it from the beginning"), "{warnings}");
         // It goes on where it was if only lines were added.
         world.append("log", "tuesday 81\n");
         assert_eq!(texts(&world.run(first + 82)), ["tuesday 81"]);
