@@ -96,7 +96,7 @@ fn what_the_outside_says_becomes_of_jobs() {
         });
         assert_eq!(token(&mut running, &mut client, 4), tokens[3]);
         assert_eq!(say(&mut client, 4, &tokens[3], "\"valid\"").body["status"], "valid");
-        assert_eq!(outcome(&mut client, 4)["told"], "valid");
+        assert_eq!(outcome(&mut client, 4)["external_status"], "valid");
         let back = say(&mut client, 4, &tokens[3], "\"pending\"");
         assert_eq!((back.status, back.error()), (409, "job p/in/4 is valid and cannot become pending"));
         assert_eq!(say(&mut client, 4, &tokens[3], "\"committed\"").status, 200);
@@ -484,7 +484,11 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     project.tidegate(&["step", "pause", "p/submit"]).done();
     assert_eq!(say(&mut client, 1, &token, "").status, 200);
     let outcome = outcome(&mut client, 1);
-    assert_eq!((&outcome["status"], &outcome["told"]), (&json!("pending"), &json!("committed")), "{outcome}");
+    assert_eq!(
+        (&outcome["status"], &outcome["external_status"]),
+        (&json!("pending"), &json!("committed")),
+        "{outcome}"
+    );
     // It is not polled again, nor cancelled, nor lost.
     let left = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).failed(1);
     left.says("at step `p/submit`, the external system has finished it, and its result is being delivered");
@@ -496,7 +500,10 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
             "\n  p/submit: `committed` in the external system, and not delivered yet, after 1 attempt\n";
         assert!(shown.contains(headline), "{shown}");
         let listed = &project.json(&["delayed", "list"])["jobs"][0];
-        assert_eq!((&listed["waits_for"], &listed["told"]), (&json!("outside"), &json!("committed")));
+        assert_eq!(
+            (&listed["waits_for"], &listed["external_status"]),
+            (&json!("outside"), &json!("committed"))
+        );
         let text = project.tidegate(&["delayed", "list"]).done().stdout;
         assert!(text.contains("\ncommitted as `"), "{text}");
     };
@@ -591,7 +598,7 @@ fn a_valid_job_makes_way_for_the_next_one_of_its_lane_if_the_queuer_lets_it() {
     assert_eq!(say(&mut client, 1, &first, "\"valid\"").status, 200);
     let second = token(&mut running, &mut client, 2);
     // The first one is still pending, and the second one holds the lane.
-    assert_eq!(outcome(&mut client, 1)["told"], "valid");
+    assert_eq!(outcome(&mut client, 1)["external_status"], "valid");
     assert_eq!(outcome(&mut client, 3)["status"], "waiting");
     // The status is durable, so a restart does not take the lane back.
     running.kill();

@@ -15,7 +15,7 @@ pub(crate) struct PendingFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
     /// The status that the external system has sent, if any.
-    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external_status: Option<ExternalStatus>,
 }
 
