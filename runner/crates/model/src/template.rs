@@ -289,12 +289,12 @@ mod tests {
     #[test]
     fn every_mistake_has_its_own_place() {
         let texts = ["{}", "a {b", "}", "{a..b}", "{a: 1}", "{ctx.hsah} {ctx} {ctx.a.b}", "x{y {z} }"];
-        let told = texts.map(|text| {
+        let mistakes = texts.map(|text| {
             let mistakes = Template::parse(text, &[]).unwrap_err();
-            let told = mistakes.iter().map(|it| format!("{:?} {}; {}", it.span, it.message, it.help));
-            (text, told.collect::<Vec<_>>())
+            let messages = mistakes.iter().map(|it| format!("{:?} {}; {}", it.span, it.message, it.help));
+            (text, messages.collect::<Vec<_>>())
         });
-        insta::assert_debug_snapshot!(told);
+        insta::assert_debug_snapshot!(mistakes);
         assert!(Template::parse("{a}", std::slice::from_ref(&(1..2))).is_err());
     }
 
