@@ -272,8 +272,8 @@ impl<'a> Loading<'a> {
         self.inserted.append(&mut reading.secrets);
         self.unset.append(&mut reading.unset);
         if !parsed.garbled {
-            let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
-            self.diagnostics.extend(beyond(told, &syntax, &reading.lines));
+            let diagnostics = reading.diagnostics.into_iter().chain(reading.doubts).collect();
+            self.diagnostics.extend(beyond(diagnostics, &syntax, &reading.lines));
         }
         self.diagnostics.extend(syntax);
         Some(interpreted)

@@ -636,9 +636,9 @@ fn a_check_looks_for_pipes_and_devices_among_sources() {
     )]);
     let (configuration, mut warnings) = folder.load().unwrap();
     check_disk(&configuration, &mut warnings);
-    let told = warnings.render(false);
-    assert!(told.contains("warning: `/dev/null` is neither a regular file nor a folder"), "{told}");
-    assert!(told.contains("tidegate queue push PIPELINE/QUEUE"), "{told}");
+    let rendered = warnings.render(false);
+    assert!(rendered.contains("warning: `/dev/null` is neither a regular file nor a folder"), "{rendered}");
+    assert!(rendered.contains("tidegate queue push PIPELINE/QUEUE"), "{rendered}");
 }
 
 #[test]

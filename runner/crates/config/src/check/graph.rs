@@ -61,18 +61,18 @@ impl<'g, 'd> Graph<'g, 'd> {
 
     /// An error for every cycle that shares no step with another one.
     pub(crate) fn cycles(&self) -> Vec<Diagnostic> {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let sorted: BTreeSet<usize> = self.order().into_iter().collect();
         let mut diagnostics = Vec::new();
         for start in (0..self.next.len()).filter(|step| !sorted.contains(step)) {
-            if told.contains(&start) {
+            if reported.contains(&start) {
                 continue;
             }
             if let Some(cycle) = self.cycle_through(start) {
-                if cycle.iter().all(|(step, _)| !told.contains(step)) {
+                if cycle.iter().all(|(step, _)| !reported.contains(step)) {
                     diagnostics.push(self.describe(&cycle));
                 }
-                told.extend(cycle.iter().map(|(step, _)| *step));
+                reported.extend(cycle.iter().map(|(step, _)| *step));
             }
         }
         diagnostics

@@ -134,9 +134,9 @@ fn a_test_of_a_pipeline_changes_no_digest() {
 
 #[test]
 fn every_aspect_is_changed_by_some_edit() {
-    let told: BTreeSet<&str> = EDITS.iter().flat_map(|(.., expected)| *expected).copied().collect();
+    let covered: BTreeSet<&str> = EDITS.iter().flat_map(|(.., expected)| *expected).copied().collect();
     let has = |kind: &str, aspect: &str| {
-        told.iter().any(|text| text.starts_with(kind) && text.ends_with(&format!(": {aspect}")))
+        covered.iter().any(|text| text.starts_with(kind) && text.ends_with(&format!(": {aspect}")))
     };
     let all = [
         ("step", StepAspect::ALL.iter().map(|aspect| aspect.as_str()).collect::<Vec<_>>()),

@@ -115,7 +115,7 @@ fn is_local(error: &Error) -> bool {
 }
 
 /// The parser's message, or a better one for frequent errors, and its fix.
-fn words(said: &str) -> (&str, Option<&str>) {
+fn words(message: &str) -> (&str, Option<&str>) {
     let helps = [
         ("key with no value", "write `key = value`"),
         ("unclosed table", "close the header with `]`"),
@@ -125,13 +125,13 @@ fn words(said: &str) -> (&str, Option<&str>) {
             "use ASCII letters, digits, `_` and `-`, as in all names; quote a key with other characters, inside `config` only",
         ),
     ];
-    if said.starts_with("string values must be quoted") {
+    if message.starts_with("string values must be quoted") {
         return ("a text must be in quotes", Some("put it in quotes: `\"…\"`"));
     }
-    if said.contains("string, expected") {
-        return (said, Some("close the text with the quote that it starts with"));
+    if message.contains("string, expected") {
+        return (message, Some("close the text with the quote that it starts with"));
     }
-    (said, helps.iter().find(|(start, _)| said.starts_with(start)).map(|(_, help)| *help))
+    (message, helps.iter().find(|(start, _)| message.starts_with(start)).map(|(_, help)| *help))
 }
 
 fn report_duplicate(reading: &mut ParseContext<'_>, text: &str, tree: &DeTable<'_>, span: Range<usize>) {

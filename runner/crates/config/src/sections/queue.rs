@@ -123,8 +123,8 @@ pub(crate) fn meta_of_file(reading: &mut ParseContext<'_>, field: Field<'_>) -> 
 
 fn fields(reading: &mut ParseContext<'_>, field: Field<'_>, words: &[(&'static str, MetaField)]) -> Meta {
     let mut meta = Meta::default();
-    for told in field.choices(reading, words).unwrap_or_default() {
-        match told {
+    for meta_field in field.choices(reading, words).unwrap_or_default() {
+        match meta_field {
             MetaField::Index => meta.index = true,
             MetaField::Time => meta.time = true,
             MetaField::Transaction => meta.transaction = true,
