@@ -71,8 +71,8 @@ impl ParkReason {
     /// The status in the external system, if it is pending there.
     #[must_use]
     pub fn status(&self) -> Option<ExternalStatus> {
-        let (_, _, said) = self.outside()?;
-        Some(said.map_or(ExternalStatus::Pending, |said| said.status))
+        let (_, _, completion) = self.outside()?;
+        Some(completion.map_or(ExternalStatus::Pending, |completion| completion.status))
     }
 }
 

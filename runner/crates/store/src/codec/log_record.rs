@@ -104,8 +104,8 @@ impl<'a> LogValue<'a> {
     pub(crate) fn read(&self, position: u64, wanted: ReadBounds, out: &mut DecodedJobs) -> Result<(), Wrong> {
         let start = out.payloads.len();
         let read = self.read_sections(position, wanted, out);
-        let said = out.stamps.last().map(|last| (last.time, last.transaction));
-        if out.payloads.len() > start && said != Some((self.time, self.transaction)) {
+        let last_stamp = out.stamps.last().map(|last| (last.time, last.transaction));
+        if out.payloads.len() > start && last_stamp != Some((self.time, self.transaction)) {
             out.stamps.push(Stamp { position: start, time: self.time, transaction: self.transaction });
         }
         read

@@ -45,7 +45,8 @@ pub(crate) enum OldReason {
         handle: String,
         since: Timestamp,
     },
-    Told {
+    #[serde(rename = "told")]
+    Completed {
         handle: String,
         since: Timestamp,
         completion: CompletionRecord,
@@ -69,7 +70,7 @@ impl OldReason {
             ParkReason::Started { since } => (Self::Started, None, since),
             ParkReason::Pending { handle, since } => (Self::Pending { handle, since }, None, due),
             ParkReason::Completed { handle, since, completion } => {
-                (Self::Told { handle, since, completion }, None, due)
+                (Self::Completed { handle, since, completion }, None, due)
             }
             ParkReason::Finished { result } => (Self::Finished { result }, None, due),
         }
@@ -83,7 +84,7 @@ impl OldReason {
             (Self::Delayed | Self::Started, Some(to)) => ParkReason::Output { to },
             (Self::Delayed, None) => ParkReason::Delayed,
             (Self::Pending { handle, since }, _) => ParkReason::Pending { handle, since },
-            (Self::Told { handle, since, completion }, _) => {
+            (Self::Completed { handle, since, completion }, _) => {
                 ParkReason::Completed { handle, since, completion }
             }
             (Self::Finished { result }, _) => ParkReason::Finished { result },
@@ -141,7 +142,7 @@ fn reason(rest: &mut Bytes<'_>) -> Result<OldReason, Wrong> {
         3 => {
             let since = time(rest)?;
             let handle = rest.text()?.to_owned();
-            Ok(OldReason::Told { handle, since, completion: CompletionRecord::take(rest)? })
+            Ok(OldReason::Completed { handle, since, completion: CompletionRecord::take(rest)? })
         }
         _ => Err("the reason for its wait is unknown"),
     }

@@ -59,7 +59,7 @@ pub(crate) struct Wal {
     /// Bytes that the file has at least.
     len: u64,
     /// A file that could not be created was reported.
-    is_failure_told: bool,
+    is_failure_reported: bool,
 }
 
 /// The way in which a commit becomes durable.
@@ -96,7 +96,7 @@ impl Wal {
             records: 0,
             raw_bytes: 0,
             len: 0,
-            is_failure_told: false,
+            is_failure_reported: false,
         }
     }
 
@@ -165,7 +165,7 @@ impl Wal {
                 Ok(()) => Ok(plan),
                 // Nothing is in the log yet.
                 Err(error) => {
-                    self.tell_failure(&error);
+                    self.report_failure(&error);
                     Ok(CommitPlan::PLAIN)
                 }
             },
@@ -173,8 +173,8 @@ impl Wal {
         }
     }
 
-    fn tell_failure(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.is_failure_told, true) {
+    fn report_failure(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_failure_reported, true) {
             tracing::warn!(
                 target: log_target::STORE,
                 %error,

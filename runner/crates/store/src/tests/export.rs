@@ -158,7 +158,7 @@ fn parked_by(due: i64) -> (ParkReason, Due) {
         0 => (ParkReason::Delayed, Due::Now),
         1 => (ParkReason::Started { since: time }, Due::Now),
         2 => (ParkReason::Output { to: "late".into() }, Due::At(time)),
-        3 => (told(), Due::Now),
+        3 => (completed(), Due::Now),
         4 => (ParkReason::Delayed, Due::Hastened(time)),
         5 => (ParkReason::Finished { result: finished(due) }, Due::Never),
         _ => (ParkReason::Pending { handle: String::new(), since: time }, Due::Never),
@@ -177,7 +177,7 @@ fn finished(due: i64) -> FinishedResult {
     FinishedResult { end, outputs, events: vec![b"[]".to_vec()] }
 }
 
-fn told() -> ParkReason {
+fn completed() -> ParkReason {
     let completion =
         CompletionRecord { status: ExternalStatus::Committed, result: Some("[1.50]".into()), reason: None };
     ParkReason::Completed { handle: "h".into(), since: Timestamp(-7), completion }

@@ -166,7 +166,7 @@ fn parked_jobs() -> Vec<(i64, Vec<u8>, ParkedJob)> {
     };
     let output = || ParkReason::Output { to: "late".into() };
     let pending = || ParkReason::Pending { handle: "h".into(), since: Timestamp(7) };
-    let told = |status| {
+    let reported = |status| {
         let completion = CompletionRecord { status, result: None, reason: Some("h".into()) };
         ParkReason::Completed { handle: "h".into(), since: Timestamp(7), completion }
     };
@@ -180,8 +180,8 @@ fn parked_jobs() -> Vec<(i64, Vec<u8>, ParkedJob)> {
         // An output that was being delivered.
         (5, small(64 | 128, &[&to, &[1]]), job(at(5), output())),
         (NEVER, small(128, &[&[2], &since, &handle]), job(Due::Never, pending())),
-        (NEVER, completed(1), job(Due::Never, told(ExternalStatus::Valid))),
-        (NOW, completed(2), job(Due::Now, told(ExternalStatus::Committed))),
+        (NEVER, completed(1), job(Due::Never, reported(ExternalStatus::Valid))),
+        (NOW, completed(2), job(Due::Now, reported(ExternalStatus::Committed))),
     ]
 }
 

@@ -149,14 +149,14 @@ fn any_job() -> impl Strategy<Value = ParkedJob> {
     let pending = (".{0,20}", any::<i64>());
     let pending = pending.prop_map(|(handle, since)| ParkReason::Pending { handle, since: Timestamp(since) });
     let status = (0..ExternalStatus::ALL.len()).prop_map(|at| ExternalStatus::ALL[at]);
-    let told = (status, text(), text(), ".{0,20}", any::<i64>());
-    let told = told.prop_map(|(status, result, reason, handle, since)| {
+    let completed = (status, text(), text(), ".{0,20}", any::<i64>());
+    let completed = completed.prop_map(|(status, result, reason, handle, since)| {
         let completion = CompletionRecord { status, result, reason };
         ParkReason::Completed { handle, since: Timestamp(since), completion }
     });
     let since = any::<i64>().prop_map(|since| ParkReason::Started { since: Timestamp(since) });
     let output = ".{0,20}".prop_map(|to| ParkReason::Output { to });
-    let standing = prop_oneof![Just(ParkReason::Delayed), output, since, pending, told];
+    let reason = prop_oneof![Just(ParkReason::Delayed), output, since, pending, completed];
     let time = || (-5_i64..5).prop_map(Timestamp);
     let due = prop_oneof![
         Just(Due::Now),
@@ -170,7 +170,7 @@ fn any_job() -> impl Strategy<Value = ParkedJob> {
         prop::array::uniform3(prop::option::of(any::<i64>().prop_map(Timestamp))),
         prop::option::of(any::<u64>().prop_map(|index| (address("a/failed"), index))),
     );
-    let kind = (due, standing, form);
+    let kind = (due, reason, form);
     (origin, text(), text(), kind, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
         |(
             (inputs, attempt, [first_attempt, created, last_submitted], from_error),

@@ -352,7 +352,7 @@ impl<W: Write> Walk<'_, W> {
             _ => None,
         };
         let reason = std::mem::take(&mut job.reason);
-        let (standing, to, due) = OldReason::from_new(reason, job.due);
+        let (reason, to, due) = OldReason::from_new(reason, job.due);
         self.lines.put(&ExportLine::Delayed(DelayedLine {
             step: Cow::Borrowed(step),
             due: due.0,
@@ -366,7 +366,7 @@ impl<W: Write> Walk<'_, W> {
             last_error: job.last_error,
             from_error: job.from_error,
             to,
-            standing,
+            reason,
             carried: job.carried,
             form: job.form,
             payload: Data::of(&job.payload),

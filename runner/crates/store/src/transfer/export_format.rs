@@ -235,8 +235,8 @@ pub(crate) struct DelayedLine<'a> {
     pub(crate) from_error: Option<(Address, u64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
-    #[serde(default, skip_serializing_if = "is_delayed")]
-    pub(crate) standing: OldReason,
+    #[serde(default, rename = "standing", skip_serializing_if = "is_delayed")]
+    pub(crate) reason: OldReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) carried: Option<String>,
     pub(crate) form: JobForm,
@@ -444,6 +444,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-fn is_delayed(standing: &OldReason) -> bool {
-    *standing == OldReason::Delayed
+fn is_delayed(reason: &OldReason) -> bool {
+    *reason == OldReason::Delayed
 }

@@ -86,13 +86,13 @@ fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<I
     migrate::initialise(&txn, Timestamp(header.created))?;
     let mut filling = Filling::new(header);
     let mut bytes = 0;
-    let said = loop {
+    let expected = loop {
         let Some(line) = reader.next()? else {
             return wrong("the export is cut short: an end line must follow this one");
         };
         bytes += line.len();
         match parse(line)? {
-            ExportLine::End(said) => break said,
+            ExportLine::End(expected) => break expected,
             line => filling.take(&txn, line)?,
         }
         if bytes >= COMMIT_BYTES {
@@ -101,7 +101,7 @@ fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<I
             txn = database.begin_write()?;
         }
     };
-    let inventory = filling.finish(&txn, said)?;
+    let inventory = filling.finish(&txn, expected)?;
     txn.commit()?;
     match reader.next()? {
         Some(_) => wrong("it must not follow the end line"),

@@ -170,20 +170,20 @@ impl Filling {
     }
 
     /// Writes the remaining records, if the counts match those of the end line.
-    pub(crate) fn finish(mut self, txn: &WriteTransaction, said: Inventory) -> Result<Inventory, Stop> {
+    pub(crate) fn finish(mut self, txn: &WriteTransaction, expected: Inventory) -> Result<Inventory, Stop> {
         self.finish_queue(txn)?;
         self.put_deliveries(txn)?;
-        if said != self.inventory {
+        if expected != self.inventory {
             return wrong(format!(
                 "the export must hold {}, but holds {}",
-                differences(said, self.inventory),
-                differences(self.inventory, said)
+                differences(expected, self.inventory),
+                differences(self.inventory, expected)
             ));
         }
         parked::write_last_id(txn, self.header.sequence)?;
         let Header { transaction, time, .. } = self.header;
         CommitRecord { number: transaction, time: Timestamp(time) }.write(txn)?;
-        Ok(said)
+        Ok(expected)
     }
 
     fn take_job(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
@@ -248,7 +248,7 @@ impl Filling {
     fn take_delayed(&mut self, txn: &WriteTransaction, line: DelayedLine<'_>) -> Result<(), Stop> {
         self.check_sequence(line.sequence)?;
         let key = (format::intern(txn, &line.step)?, ParkedId(line.sequence));
-        let (reason, due) = line.standing.into_new(line.to, Timestamp(line.due));
+        let (reason, due) = line.reason.into_new(line.to, Timestamp(line.due));
         let job = ParkedJob {
             due: line.hastened_from.map_or(due, |from| Due::Hastened(Timestamp(from))),
             inputs: line.inputs,
