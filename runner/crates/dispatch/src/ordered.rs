@@ -174,7 +174,7 @@ impl StepMachine for OrderedStep {
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
-        self.tell_time(now);
+        self.set_time(now);
         match event {
             StepEvent::Read { input, read, first, jobs, bytes } => {
                 self.take_in(input, UnusedRead { read, first, skip: 0, jobs, bytes }, commands);
@@ -216,7 +216,7 @@ impl StepMachine for OrderedStep {
     }
 
     fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        self.tell_time(now);
+        self.set_time(now);
         // A clock that was set back ends the wait.
         self.held_back = self.held_back.filter(|wait| wait.lasts(now));
         match context.mode {

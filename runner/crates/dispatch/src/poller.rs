@@ -34,9 +34,9 @@ pub enum PollerEvent<'a> {
     /// A poll batch failed.
     Failed { ask: u64 },
     /// An external system reported the status of a job on its own.
-    Told { key: JobKey, status: ExternalStatus },
+    Reported { key: JobKey, status: ExternalStatus },
     /// A reported completion was not committed: the job is pending as before.
-    Untold { key: JobKey },
+    Reverted { key: JobKey },
     /// A client requested a poll at once.
     Poll,
     /// An operator paused or resumed the monitor. Open batches are still answered.
@@ -168,11 +168,11 @@ impl Poller {
                 self.answered(ask, answers, malformed, commands);
             }
             PollerEvent::Failed { ask } => self.answered(ask, &[], true, commands),
-            PollerEvent::Told { key, status } if self.jobs.contains_key(&key) => {
+            PollerEvent::Reported { key, status } if self.jobs.contains_key(&key) => {
                 self.apply(key, status, commands);
             }
-            PollerEvent::Told { .. } => commands.push(PollerCommand::Discarded { answers: 1 }),
-            PollerEvent::Untold { key } => self.revert(key),
+            PollerEvent::Reported { .. } => commands.push(PollerCommand::Discarded { answers: 1 }),
+            PollerEvent::Reverted { key } => self.revert(key),
             PollerEvent::Poll => self.wanted = true,
             PollerEvent::Pause { paused } => self.paused = paused,
             PollerEvent::Tick => {}

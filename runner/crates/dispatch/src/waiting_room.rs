@@ -66,7 +66,7 @@ pub struct WaitingRoom {
     conflicts: Conflicts,
     log: RateWindow,
     /// Number of jobs in each state.
-    stands: [usize; 10],
+    by_state: [usize; 10],
     /// Parity of this round of a `one-round` strategy. Each lane of `rounds` has its own.
     parity: bool,
     round: u64,
@@ -99,7 +99,7 @@ impl WaitingRoom {
             delayed: Delays::default(),
             conflicts: Conflicts::default(),
             log: RateWindow::default(),
-            stands: [0; 10],
+            by_state: [0; 10],
             parity: false,
             round: 0,
             latest: Timestamp(i64::MIN),
@@ -214,7 +214,7 @@ impl WaitingRoom {
     /// Removes a running or pending job that is accounted for.
     pub fn finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
         let held = [JobState::Running, JobState::Pending, JobState::Valid, JobState::Finished];
-        let slot = self.told(key, "finish", &held)?;
+        let slot = self.slot_in_state(key, "finish", &held)?;
         self.remove(slot, now);
         Ok(())
     }
@@ -222,7 +222,7 @@ impl WaitingRoom {
     /// Returns a job that did not run: it waits again, before the jobs of its lane that never started. An unknown one
     /// still goes before all others.
     pub fn put_back(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be put back", &[JobState::Running])?;
+        let slot = self.slot_in_state(key, "be put back", &[JobState::Running])?;
         let is_unknown = self.jobs.started_from(slot) == Some(JobState::Unknown);
         self.change(slot, if is_unknown { JobState::Unknown } else { JobState::PutBack });
         Ok(())
@@ -230,7 +230,7 @@ impl WaitingRoom {
 
     /// Returns a job that started together with one that is not finished: as if it had not started.
     pub(crate) fn return_unstarted(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be returned", &[JobState::Running])?;
+        let slot = self.slot_in_state(key, "be returned", &[JobState::Running])?;
         let before = self.jobs.started_from(slot).unwrap_or(JobState::Waiting);
         self.change(slot, before);
         Ok(())
@@ -238,7 +238,8 @@ impl WaitingRoom {
 
     /// Delays a job whose attempt failed; the next attempt starts at `until` or later.
     pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be delayed", &[JobState::Running, JobState::Pending, JobState::Valid])?;
+        let slot =
+            self.slot_in_state(key, "be delayed", &[JobState::Running, JobState::Pending, JobState::Valid])?;
         // The job is in no list now, so its place can hold the time.
         self.jobs.set_until(slot, until);
         self.change(slot, JobState::Delayed);
@@ -248,7 +249,7 @@ impl WaitingRoom {
 
     /// Changes the end of a delay.
     pub fn reschedule(&mut self, key: JobKey, until: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be rescheduled", &[JobState::Delayed])?;
+        let slot = self.slot_in_state(key, "be rescheduled", &[JobState::Delayed])?;
         self.delist(slot);
         self.jobs.set_until(slot, until);
         self.enlist(slot);
@@ -257,7 +258,7 @@ impl WaitingRoom {
 
     /// Marks a job as pending in an external system.
     pub fn set_pending(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be pending", &[JobState::Running])?;
+        let slot = self.slot_in_state(key, "be pending", &[JobState::Running])?;
         self.change(slot, JobState::Pending);
         self.end_round(self.jobs.lane(slot), now);
         Ok(())
@@ -265,21 +266,23 @@ impl WaitingRoom {
 
     /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
     pub fn set_unknown(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be unknown", &[JobState::Running, JobState::Pending, JobState::Valid])?;
+        let slot =
+            self.slot_in_state(key, "be unknown", &[JobState::Running, JobState::Pending, JobState::Valid])?;
         self.change(slot, JobState::Unknown);
         Ok(())
     }
 
     /// Frees the lane of a pending job, which stays pending.
     pub fn free_lane_of(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "free its lane", &[JobState::Pending])?;
+        let slot = self.slot_in_state(key, "free its lane", &[JobState::Pending])?;
         self.free_lane(slot, JobState::Valid, now);
         Ok(())
     }
 
     /// Marks a job as finished. It occupies its lane no longer, and stays until its result is delivered.
     pub fn set_finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be finished", &[JobState::Running, JobState::Pending, JobState::Valid])?;
+        let slot =
+            self.slot_in_state(key, "be finished", &[JobState::Running, JobState::Pending, JobState::Valid])?;
         self.free_lane(slot, JobState::Finished, now);
         Ok(())
     }
@@ -295,7 +298,7 @@ impl WaitingRoom {
             JobState::Pending,
             JobState::Valid,
         ];
-        let slot = self.told(key, "be cancelled", &idle)?;
+        let slot = self.slot_in_state(key, "be cancelled", &idle)?;
         self.remove(slot, now);
         Ok(())
     }
@@ -330,12 +333,17 @@ impl WaitingRoom {
     }
 
     /// Finds the slot of a job and checks that its state allows the transition.
-    fn told(&self, key: JobKey, deed: &'static str, from: &[JobState]) -> Result<u32, InvalidTransition> {
+    fn slot_in_state(
+        &self,
+        key: JobKey,
+        transition: &'static str,
+        from: &[JobState],
+    ) -> Result<u32, InvalidTransition> {
         let slot = self.jobs.find(key).ok_or(InvalidTransition::Absent(key))?;
         if from.contains(&self.jobs.job_state(slot)) {
             return Ok(slot);
         }
-        Err(InvalidTransition::Transition { key, state: self.jobs.state(slot), deed })
+        Err(InvalidTransition::Transition { key, state: self.jobs.state(slot), transition })
     }
 
     fn claim(&mut self, slot: u32, now: Timestamp) {
@@ -493,8 +501,8 @@ impl WaitingRoom {
     }
 
     fn count_in(&mut self, slot: u32, job_state: JobState) {
-        self.jobs.set_stand(slot, job_state);
-        self.stands[job_state as usize] += 1;
+        self.jobs.set_job_state(slot, job_state);
+        self.by_state[job_state as usize] += 1;
         let lane = self.lanes.get_mut(self.jobs.lane(slot));
         lane.held += u32::from(job_state.is_held());
         lane.unknown += u32::from(job_state == JobState::Unknown);
@@ -504,7 +512,7 @@ impl WaitingRoom {
 
     fn count_out(&mut self, slot: u32) {
         let job_state = self.jobs.job_state(slot);
-        self.stands[job_state as usize] -= 1;
+        self.by_state[job_state as usize] -= 1;
         let lane = self.lanes.get_mut(self.jobs.lane(slot));
         lane.held -= u32::from(job_state.is_held());
         lane.unknown -= u32::from(job_state == JobState::Unknown);
@@ -513,7 +521,7 @@ impl WaitingRoom {
     }
 
     fn count(&self, job_state: JobState) -> usize {
-        self.stands[job_state as usize]
+        self.by_state[job_state as usize]
     }
 
     /// Bytes of plain waiting jobs: all except stray, delayed and conflicting ones.

@@ -44,7 +44,7 @@ impl OrderedStep {
     }
 
     /// Sets the time. If the clock was set back, the jobs that wait in memory become due.
-    pub(crate) fn tell_time(&mut self, now: Timestamp) {
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
         if now + SET_BACK_MIN <= self.now {
             for batch in &mut self.batches {
                 if let Phase::Waiting { due } = &mut batch.phase {

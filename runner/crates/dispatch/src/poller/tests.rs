@@ -21,8 +21,8 @@ impl Play {
     fn on(&mut self, event: PollerEvent<'_>) -> String {
         let mut commands = Vec::new();
         self.monitor.handle(event, self.now, &mut commands);
-        let told: Vec<String> = commands.iter().map(told).collect();
-        told.join(", ")
+        let texts: Vec<String> = commands.iter().map(text).collect();
+        texts.join(", ")
     }
 
     fn pend(&mut self, key: u64, lane: &str) -> String {
@@ -45,7 +45,7 @@ impl Play {
     }
 }
 
-fn told(command: &PollerCommand) -> String {
+fn text(command: &PollerCommand) -> String {
     match command {
         PollerCommand::Ask { ask, jobs } => {
             let jobs: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
@@ -99,8 +99,8 @@ fn an_answer_moves_a_job_as_the_table_says() {
     // A completed job is polled no more, and no answer changes it.
     assert_eq!(play.at(20_000), "");
     assert_eq!(play.wakes(), None);
-    let told = PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Invalid };
-    assert_eq!(play.on(told), "1 not invalid from committed");
+    let event = PollerEvent::Reported { key: JobKey(1), status: ExternalStatus::Invalid };
+    assert_eq!(play.on(event), "1 not invalid from committed");
     assert_eq!(play.on(PollerEvent::Left { key: JobKey(1) }), "");
     assert_eq!(play.monitor.len(), 1);
 }
@@ -224,14 +224,14 @@ fn a_request_to_poll_is_answered_with_the_time_of_that_poll() {
 fn what_is_told_unasked_settles_a_job_once() {
     let mut play = Play::new();
     play.pend(1, "");
-    let told = |key, status| PollerEvent::Told { key: JobKey(key), status };
-    assert_eq!(play.on(told(1, ExternalStatus::Committed)), "1 committed");
+    let reported = |key, status| PollerEvent::Reported { key: JobKey(key), status };
+    assert_eq!(play.on(reported(1, ExternalStatus::Committed)), "1 committed");
     // A repeated status changes nothing, and neither does one from the monitor.
-    assert_eq!(play.on(told(1, ExternalStatus::Committed)), "");
-    assert_eq!(play.on(told(1, ExternalStatus::Invalid)), "1 not invalid from committed");
-    assert_eq!(play.on(told(2, ExternalStatus::Committed)), "discarded 1");
+    assert_eq!(play.on(reported(1, ExternalStatus::Committed)), "");
+    assert_eq!(play.on(reported(1, ExternalStatus::Invalid)), "1 not invalid from committed");
+    assert_eq!(play.on(reported(2, ExternalStatus::Committed)), "discarded 1");
     // The completion was not committed: the job is pending as before.
-    play.on(PollerEvent::Untold { key: JobKey(1) });
+    play.on(PollerEvent::Reverted { key: JobKey(1) });
     assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Pending));
     assert_eq!(play.at(5000), "ask #0 1");
 }
@@ -242,17 +242,20 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
     play.pend(1, "");
     play.pend(2, "");
     assert_eq!(play.at(5000), "ask #0 1+2");
-    let told = PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Committed };
-    assert_eq!(play.on(told), "1 committed");
+    let event = PollerEvent::Reported { key: JobKey(1), status: ExternalStatus::Committed };
+    assert_eq!(play.on(event), "1 committed");
     assert_eq!(
         play.answer(0, &[(1, ExternalStatus::Invalid), (2, ExternalStatus::Pending)]),
         "1 not invalid from committed"
     );
     assert_eq!(play.at(10_000), "ask #1 2");
     // A job that is reset meanwhile is polled with the others again.
-    assert_eq!(play.on(PollerEvent::Told { key: JobKey(2), status: ExternalStatus::Unknown }), "2 unknown");
-    play.on(PollerEvent::Untold { key: JobKey(2) });
-    play.on(PollerEvent::Untold { key: JobKey(1) });
+    assert_eq!(
+        play.on(PollerEvent::Reported { key: JobKey(2), status: ExternalStatus::Unknown }),
+        "2 unknown"
+    );
+    play.on(PollerEvent::Reverted { key: JobKey(2) });
+    play.on(PollerEvent::Reverted { key: JobKey(1) });
     assert_eq!(play.answer(1, &[]), "");
     assert_eq!(play.at(15_000), "ask #2 1+2");
 }
@@ -365,7 +368,10 @@ fn a_monitor_without_processors_asks_nothing() {
     play.now = Timestamp(-1);
     assert_eq!(play.wakes(), None);
     assert_eq!(play.at(1_000_000), "");
-    assert_eq!(play.on(PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Valid }), "1 is valid");
+    assert_eq!(
+        play.on(PollerEvent::Reported { key: JobKey(1), status: ExternalStatus::Valid }),
+        "1 is valid"
+    );
     assert_eq!(play.monitor.valid(), 1);
 }
 

@@ -199,7 +199,7 @@ fn rounds_begin_when_all_that_waited_before_is_read() {
 #[test]
 fn a_glance_counts_as_running_what_is_begun() {
     let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { search_ahead: 4, ..picking() });
-    let told = |play: &Play| {
+    let counts = |play: &Play| {
         let JobCounts { inputs, running, picked, .. } =
             play.dispatcher.job_counts(0, 1, Timestamp(0)).unwrap();
         let QueuedCounts { delayed, pending, lanes, summary } = picked.unwrap();
@@ -219,9 +219,9 @@ fn a_glance_counts_as_running_what_is_begun() {
         &JobAttributes::new(JobKey::stored(1), 0),
         WaitingState::Delayed { until: Timestamp(9) },
     );
-    assert_eq!(told(&play), "9 from 1, 0, 1, 0, 1");
+    assert_eq!(counts(&play), "9 from 1, 0, 1, 0, 1");
     play.picked(0);
-    assert_eq!(told(&play), "8 from 2, 1, 1, 0, 1");
+    assert_eq!(counts(&play), "8 from 2, 1, 1, 0, 1");
     play.on(Event::Begun { step: 0, batch: BatchId(0) });
     play.ran(0, &[JobOutcome::Pending]);
     play.committed(0);

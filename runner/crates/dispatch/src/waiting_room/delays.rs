@@ -76,12 +76,12 @@ mod tests {
                 if jobs.job_state(slot) == JobState::Delayed {
                     delays.remove(jobs.until(slot), slot, &jobs);
                     model.remove(&(jobs.until(slot), slot));
-                    jobs.set_stand(slot, JobState::Waiting);
+                    jobs.set_job_state(slot, JobState::Waiting);
                 }
                 // At every other time the job is delayed again, sometimes until the same time as before.
                 if until > 2 {
                     jobs.set_until(slot, Timestamp(until));
-                    jobs.set_stand(slot, JobState::Delayed);
+                    jobs.set_job_state(slot, JobState::Delayed);
                     delays.insert(Timestamp(until), slot);
                     model.insert((Timestamp(until), slot));
                 }

@@ -62,10 +62,10 @@ impl<Hint: Copy + Ord> Heap<Hint> {
     fn up(&mut self, mut at: usize, ranking: &mut impl Ranking<Hint = Hint>) {
         while at > 0 && self.is_before(at, (at - 1) / 2, ranking) {
             self.0.swap(at, (at - 1) / 2);
-            self.tell(at, ranking);
+            self.report_place(at, ranking);
             at = (at - 1) / 2;
         }
-        self.tell(at, ranking);
+        self.report_place(at, ranking);
     }
 
     /// Moves an item down, or else up, until the order is right.
@@ -81,7 +81,7 @@ impl<Hint: Copy + Ord> Heap<Hint> {
                 return self.up(at, ranking);
             }
             self.0.swap(at, least);
-            self.tell(at, ranking);
+            self.report_place(at, ranking);
             at = least;
         }
     }
@@ -91,7 +91,7 @@ impl<Hint: Copy + Ord> Heap<Hint> {
         hint_a < hint_b || hint_a == hint_b && ranking.before(a, b)
     }
 
-    fn tell(&self, at: usize, ranking: &mut impl Ranking<Hint = Hint>) {
+    fn report_place(&self, at: usize, ranking: &mut impl Ranking<Hint = Hint>) {
         // Slots are `u32`, so there are no more positions than that.
         ranking.placed(self.0[at].1, u32::try_from(at).unwrap_or(u32::MAX));
     }

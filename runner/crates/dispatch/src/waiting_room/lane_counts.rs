@@ -28,7 +28,7 @@ impl WaitingRoom {
     /// Counts the jobs by state, in constant time.
     #[must_use]
     pub fn counts(&self) -> StateCounts {
-        let waiting = self.stands[..=JobState::Waiting as usize].iter().sum();
+        let waiting = self.by_state[..=JobState::Waiting as usize].iter().sum();
         StateCounts {
             waiting,
             running: self.count(JobState::Running),
@@ -94,7 +94,7 @@ impl WaitingRoom {
         }
         lanes.truncate(most);
         lanes.sort_unstable_by(order);
-        let told = |(lane, tally): (&LaneState, Tally)| LaneCounts {
+        let lane_counts = |(lane, tally): (&LaneState, Tally)| LaneCounts {
             lane: lane.name.clone(),
             waiting: tally.waiting as usize,
             running: tally.running as usize,
@@ -103,7 +103,7 @@ impl WaitingRoom {
             oldest: Some(tally.oldest).filter(|&slot| slot != NONE).map(|slot| self.jobs.key(slot)),
             some: self.jobs.key(tally.any),
         };
-        lanes.into_iter().map(told).collect()
+        lanes.into_iter().map(lane_counts).collect()
     }
 
     /// Order of the lanes: most waiting jobs, then most jobs, then oldest.

@@ -261,8 +261,8 @@ pub enum InvalidTransition {
     Present(JobKey),
     #[error("job `{}` is not in this step", .0.0)]
     Absent(JobKey),
-    #[error("job `{}` cannot {deed}: it is {}", key.0, state.word())]
-    Transition { key: JobKey, state: WaitingState, deed: &'static str },
+    #[error("job `{}` cannot {transition}: it is {}", key.0, state.word())]
+    Transition { key: JobKey, state: WaitingState, transition: &'static str },
     #[error("the step has more than {} waiting jobs: set or lower `max_search_ahead`", u32::MAX - 1)]
     Full,
 }

@@ -29,7 +29,7 @@ impl WaitingRoom {
         for slot in running {
             self.remove(slot, now);
         }
-        let mut told: Vec<Round> = Vec::new();
+        let mut rounds: Vec<Round> = Vec::new();
         let (mut last, mut total, mut started) = (None, 0, Vec::new());
         // Number of jobs that had started when the time last advanced.
         let mut earlier = 0;
@@ -38,22 +38,22 @@ impl WaitingRoom {
             let Some(key) = started.pop() else {
                 match self.next_wake(now) {
                     Some(wake) if wake > now && wake < Timestamp(i64::MAX) => (now, earlier) = (wake, total),
-                    _ => return (told, false),
+                    _ => return (rounds, false),
                 }
                 continue;
             };
             let number = self.number_of_round(now, total - earlier);
             if last != Some(number) {
-                if told.len() == horizon.rounds {
-                    return (told, false);
+                if rounds.len() == horizon.rounds {
+                    return (rounds, false);
                 }
-                told.push(Round { at: now, jobs: Vec::new(), more: 0 });
+                rounds.push(Round { at: now, jobs: Vec::new(), more: 0 });
                 last = Some(number);
             }
             if total == horizon.jobs {
-                return (told, true);
+                return (rounds, true);
             }
-            if let Some(round) = told.last_mut() {
+            if let Some(round) = rounds.last_mut() {
                 if round.jobs.len() < horizon.told {
                     round.jobs.push(key);
                 } else {

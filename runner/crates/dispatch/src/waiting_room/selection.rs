@@ -11,7 +11,7 @@ impl WaitingRoom {
     /// once. `None`: no time starts one.
     #[must_use]
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
-        let waiting = self.stands[..=JobState::Waiting as usize].iter().any(|&count| count > 0);
+        let waiting = self.by_state[..=JobState::Waiting as usize].iter().any(|&count| count > 0);
         if self.is_full() || !waiting && self.delayed.is_empty() {
             return None;
         }

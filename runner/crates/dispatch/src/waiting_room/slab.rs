@@ -182,7 +182,7 @@ impl Slab {
         self.marks[slot].job_state
     }
 
-    pub(crate) fn set_stand(&mut self, slot: u32, job_state: JobState) {
+    pub(crate) fn set_job_state(&mut self, slot: u32, job_state: JobState) {
         self.marks[slot].job_state = job_state;
     }
 

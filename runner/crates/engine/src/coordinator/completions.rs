@@ -76,7 +76,7 @@ impl Coordinator {
         };
         let key = watch.told.remove(&index)?;
         let Some((row, job)) = taken else {
-            watch.handle(PollerEvent::Untold { key }, now);
+            watch.handle(PollerEvent::Reverted { key }, now);
             return None;
         };
         buffer.stands(key, row.id);

@@ -86,7 +86,7 @@ impl PendingJobs {
         if waits && !self.told.values().any(|&told| told == key) {
             let status = self.limits.status();
             self.words.insert(key, JobVerdict { status, result: None, reason: Some(why) });
-            self.handle(PollerEvent::Told { key, status }, now);
+            self.handle(PollerEvent::Reported { key, status }, now);
         }
     }
 
@@ -140,7 +140,7 @@ impl PendingJobs {
         let Some(&key) = self.by_index.get(&index) else { return };
         self.told.insert(index, key);
         let mut commands = Vec::new();
-        self.monitor.handle(PollerEvent::Told { key, status }, now, &mut commands);
+        self.monitor.handle(PollerEvent::Reported { key, status }, now, &mut commands);
         // The job is delivered once the completion is durable. The completion records itself.
         commands
             .retain(|command| !matches!(command, PollerCommand::Settle { .. } | PollerCommand::Valid { .. }));

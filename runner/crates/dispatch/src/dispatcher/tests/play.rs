@@ -100,7 +100,7 @@ impl Play {
                 self.batches.entry(batch).or_default().push((port.input, first, jobs));
             }
         }
-        let mut told = BTreeSet::new();
+        let mut shown = BTreeSet::new();
         let words = commands.into_iter().filter_map(|command| {
             Some(match command {
                 Command::Read { port: InputPort { step, input }, from } => match input {
@@ -110,7 +110,7 @@ impl Play {
                 },
                 Command::AddToBatch { batch, .. } => {
                     let parts = &self.batches[&batch];
-                    if parts.len() == 1 && parts[0].0 == PortInput::Input(0) || !told.insert(batch) {
+                    if parts.len() == 1 && parts[0].0 == PortInput::Input(0) || !shown.insert(batch) {
                         return None;
                     }
                     let part = |&(input, first, jobs): &(PortInput, u64, usize)| {

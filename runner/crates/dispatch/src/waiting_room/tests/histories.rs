@@ -428,11 +428,11 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
         let held = held.iter().map(|job| key(job)).collect();
         let LaneSummary { oldest, due, lanes } = play.room.summary(2, &held, Timestamp(7));
         assert_eq!(due, 0);
-        let told = |lane: LaneCounts| {
+        let rendered = |lane: LaneCounts| {
             let oldest = names(&lane.oldest.into_iter().collect::<Vec<_>>());
             format!("{} {}/{} {oldest}", char::from(lane.lane[0]), lane.waiting, lane.running)
         };
-        let lanes: Vec<String> = lanes.into_iter().map(told).collect();
+        let lanes: Vec<String> = lanes.into_iter().map(rendered).collect();
         format!("{}: {}", names(&oldest.into_iter().collect::<Vec<_>>()), lanes.join(", "))
     };
     assert_eq!(top(&[]), "b3: c 2/1 c5, b 1/1 b3");
@@ -450,11 +450,11 @@ fn what_is_due_waits_though_nobody_has_looked_at_the_clock() {
         room.add(JobAttributes::new(JobKey(key), 1), WaitingState::Delayed { until: Timestamp(until) })
             .unwrap();
     }
-    let told = |now| {
+    let summary = |now| {
         let LaneSummary { oldest, due, lanes } = room.summary(1, &[].into(), Timestamp(now));
         (oldest.map(|key| key.0), due, lanes[0].waiting, lanes[0].delayed)
     };
-    assert_eq!(told(4), (None, 0, 0, 2));
-    assert_eq!(told(5), (Some(1), 1, 1, 1));
-    assert_eq!(told(9), (Some(1), 2, 2, 0));
+    assert_eq!(summary(4), (None, 0, 0, 2));
+    assert_eq!(summary(5), (Some(1), 1, 1, 1));
+    assert_eq!(summary(9), (Some(1), 2, 2, 0));
 }

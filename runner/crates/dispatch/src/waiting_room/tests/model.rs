@@ -294,19 +294,19 @@ impl Model {
     fn is_free(&self, lane: u8) -> bool {
         let serial = self.rules.strategy == StartOrder::OneRoundSerial;
         let mut mine = self.jobs.iter().filter(|job| job.lane == lane);
-        self.head(lane).is_some() && self.allows(lane) && (!serial || mine.all(Self::stands_in_lane))
+        self.head(lane).is_some() && self.allows(lane) && (!serial || mine.all(Self::leaves_lane_free))
     }
 
     fn head(&self, lane: u8) -> Option<usize> {
         let parallel = self.rules.strategy == StartOrder::OneRoundParallel;
         let mine = |&at: &usize| {
             let held = parallel && !self.jobs[at].parked && self.is_held(at);
-            self.jobs[at].lane == lane && Self::stands_in_lane(&self.jobs[at]) && !held
+            self.jobs[at].lane == lane && Self::leaves_lane_free(&self.jobs[at]) && !held
         };
         self.waiting().filter(mine).min_by_key(|&at| self.order(at))
     }
 
-    fn stands_in_lane(job: &Job) -> bool {
+    fn leaves_lane_free(job: &Job) -> bool {
         match job.state {
             WaitingState::Unknown => job.parked,
             WaitingState::Waiting => !job.due || job.parked,

@@ -33,9 +33,10 @@ impl Play {
             let more = if round.more > 0 { format!(" +{}", round.more) } else { String::new() };
             format!("{}s: {}{more}", round.at.0 / 1000, names(&round.jobs))
         };
-        let (told, cut) = self.room.clone().preview(self.now, PreviewHorizon { rounds, told: 3, jobs: 9 });
-        let told: Vec<String> = told.into_iter().map(round).collect();
-        told.join(", ") + if cut { " …" } else { "" }
+        let (previewed, cut) =
+            self.room.clone().preview(self.now, PreviewHorizon { rounds, told: 3, jobs: 9 });
+        let texts: Vec<String> = previewed.into_iter().map(round).collect();
+        texts.join(", ") + if cut { " …" } else { "" }
     }
 
     fn word(&mut self, word: &str) -> String {
@@ -54,19 +55,19 @@ impl Play {
             return String::new();
         }
         let at = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap();
-        let (key, told) = (key(&word[..at]), &word[at..]);
-        let told = match told {
+        let (key, sign) = (key(&word[..at]), &word[at..]);
+        let outcome = match sign {
             "✓" => self.room.finished(key, now),
             "↩" => self.room.put_back(key),
             "…" => self.room.set_pending(key, now),
             "?" => self.room.set_unknown(key),
             "×" => self.room.cancel(key, now),
             _ => {
-                let seconds: i64 = told.strip_prefix('✗').unwrap().parse().unwrap();
+                let seconds: i64 = sign.strip_prefix('✗').unwrap().parse().unwrap();
                 self.room.delay(key, Timestamp(now.0 + seconds * 1000), now)
             }
         };
-        told.err().map(|refusal| refusal.to_string()).unwrap_or_default()
+        outcome.err().map(|refusal| refusal.to_string()).unwrap_or_default()
     }
 
     fn add(&mut self, kind: &str, attributes: &str) {

@@ -152,83 +152,83 @@ impl Both {
             Deed::Pass { by } => self.now.0 += by,
             Deed::Add { job, state, until } => self.add(job, state, until),
             Deed::Start { most } => self.start(most),
-            Deed::Finish { which } => self.tell(
+            Deed::Finish { which } => self.apply(
                 which,
                 |room, key| room.finished(key, now),
                 |model, key| {
-                    let told = matches!(
+                    let allowed = matches!(
                         state(model, key)?,
                         WaitingState::Running | WaitingState::Pending | WaitingState::Finished
                     );
-                    told.then(|| model.remove(key, now))
+                    allowed.then(|| model.remove(key, now))
                 },
             ),
-            Deed::Cancel { which } => self.tell(
+            Deed::Cancel { which } => self.apply(
                 which,
                 |room, key| room.cancel(key, now),
                 |model, key| {
                     let held = [WaitingState::Running, WaitingState::Finished];
-                    let told = !held.contains(&state(model, key)?);
-                    told.then(|| model.remove(key, now))
+                    let allowed = !held.contains(&state(model, key)?);
+                    allowed.then(|| model.remove(key, now))
                 },
             ),
-            Deed::PutBack { which } => self.tell(which, WaitingRoom::put_back, |model, key| {
+            Deed::PutBack { which } => self.apply(which, WaitingRoom::put_back, |model, key| {
                 let job = model.jobs.iter().find(|job| job.key == key)?;
                 let back = if job.was_unknown { WaitingState::Unknown } else { WaitingState::Waiting };
-                let told = job.state == WaitingState::Running;
-                told.then(|| model.change(key, back, now))
+                let allowed = job.state == WaitingState::Running;
+                allowed.then(|| model.change(key, back, now))
             }),
             Deed::Delay { which, by } => {
                 let until = Timestamp(now.0 + by);
-                self.tell(
+                self.apply(
                     which,
                     |room, key| room.delay(key, until, now),
                     |model, key| {
-                        let told =
+                        let allowed =
                             matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
-                        told.then(|| model.change(key, WaitingState::Delayed { until }, now))
+                        allowed.then(|| model.change(key, WaitingState::Delayed { until }, now))
                     },
                 );
             }
             Deed::Reschedule { which, by } => {
                 let until = Timestamp(now.0 + by);
-                self.tell(
+                self.apply(
                     which,
                     |room, key| room.reschedule(key, until),
                     |model, key| {
-                        let told = matches!(state(model, key)?, WaitingState::Delayed { .. });
-                        told.then(|| model.change(key, WaitingState::Delayed { until }, now))
+                        let allowed = matches!(state(model, key)?, WaitingState::Delayed { .. });
+                        allowed.then(|| model.change(key, WaitingState::Delayed { until }, now))
                     },
                 );
             }
-            Deed::Pend { which } => self.tell(
+            Deed::Pend { which } => self.apply(
                 which,
                 |room, key| room.set_pending(key, now),
                 |model, key| {
-                    let told = state(model, key)? == WaitingState::Running;
-                    told.then(|| model.change(key, WaitingState::Pending, now))
+                    let allowed = state(model, key)? == WaitingState::Running;
+                    allowed.then(|| model.change(key, WaitingState::Pending, now))
                 },
             ),
-            Deed::Hold { which } => self.tell(
+            Deed::Hold { which } => self.apply(
                 which,
                 |room, key| room.set_finished(key, now),
                 |model, key| {
-                    let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
-                    told.then(|| model.change(key, WaitingState::Finished, now))
+                    let allowed = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
+                    allowed.then(|| model.change(key, WaitingState::Finished, now))
                 },
             ),
-            Deed::Free { which } => self.tell(
+            Deed::Free { which } => self.apply(
                 which,
                 |room, key| room.free_lane_of(key, now),
                 |model, key| {
                     let at = model.find(key)?;
-                    let told = model.jobs[at].state == WaitingState::Pending && !model.jobs[at].freed;
-                    told.then(|| model.free(key))
+                    let allowed = model.jobs[at].state == WaitingState::Pending && !model.jobs[at].freed;
+                    allowed.then(|| model.free(key))
                 },
             ),
-            Deed::Forget { which } => self.tell(which, WaitingRoom::set_unknown, |model, key| {
-                let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
-                told.then(|| model.change(key, WaitingState::Unknown, now))
+            Deed::Forget { which } => self.apply(which, WaitingRoom::set_unknown, |model, key| {
+                let allowed = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
+                allowed.then(|| model.change(key, WaitingState::Unknown, now))
             }),
         }
     }
@@ -267,7 +267,7 @@ impl Both {
         for key in &started {
             assert_eq!(self.room.explain(*key, self.now), Some(WaitReason::Running));
             assert_eq!(
-                idle.explain(*key, self.now).map(says_wait),
+                idle.explain(*key, self.now).map(excludes_start),
                 Some(false),
                 "{key:?} {:?}",
                 idle.explain(*key, self.now)
@@ -291,7 +291,7 @@ impl Both {
         assert_eq!(started, []);
     }
 
-    fn tell(
+    fn apply(
         &mut self,
         which: usize,
         room: impl FnOnce(&mut WaitingRoom, JobKey) -> Result<(), InvalidTransition>,
@@ -349,7 +349,7 @@ fn state(model: &Model, key: u64) -> Option<WaitingState> {
 }
 
 /// Whether the reason excludes that the job could have started.
-fn says_wait(why: WaitReason) -> bool {
+fn excludes_start(why: WaitReason) -> bool {
     matches!(
         why,
         WaitReason::Running
