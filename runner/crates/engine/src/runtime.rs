@@ -139,7 +139,7 @@ impl Runtime {
             started: has_started,
         } = parts;
         let generation = current.get();
-        let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
+        let plugged = last_run::log_crash(&generation.configuration, &attempts, &setups);
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
         claims::recover(&store, &mut writer, &attempts, clock.now())?;
         tuples::deliver_before_start(&generation, &store, &mut writer, clock.now())?;

@@ -135,8 +135,8 @@ fn jobs_that_are_retried_delayed_and_picked_end_exactly_once_whatever_crashes_wh
 #[test]
 fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     let (tally, count) = play_all(play::play_waiting, WAITING_SEEDS);
-    let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, ticks, .. } = tally;
-    let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, ticks];
+    let Tally { crashes, request_outcome, jobs, held, forgotten, completions, moved, ticks, .. } = tally;
+    let all = [crashes, request_outcome, jobs, held, forgotten, completions, moved, ticks];
     let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < EVERY_EVENT, "{count} seeds should cause every event");
 }
@@ -144,8 +144,8 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
 #[test]
 fn jobs_that_are_claimed_and_run_one_after_the_other_keep_their_order_whatever_crashes_when() {
     let (tally, count) = play_all(play::play_claims_in_turn, CLAIMS_IN_TURN_SEEDS);
-    let Tally { crashes, request_outcome, jobs, forgotten, told, moved, claimed_together, .. } = tally;
-    let all = [crashes, request_outcome, jobs, forgotten, told, moved, claimed_together];
+    let Tally { crashes, request_outcome, jobs, forgotten, completions, moved, claimed_together, .. } = tally;
+    let all = [crashes, request_outcome, jobs, forgotten, completions, moved, claimed_together];
     let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < EVERY_EVENT, "{count} seeds should cause every event");
 }
@@ -161,8 +161,10 @@ fn a_lane_that_is_paused_or_has_halted_starts_nothing_until_it_is_resumed() {
 #[test]
 fn a_step_whose_queuer_gate_and_monitor_change_ends_each_job_exactly_once_whatever_crashes_when() {
     let (tally, count) = play_all(play::play_changing_rules, CHANGING_RULES_SEEDS);
-    let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, reloads, replaced, .. } = tally;
-    let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, reloads, replaced];
+    let Tally {
+        crashes, request_outcome, jobs, held, forgotten, completions, moved, reloads, replaced, ..
+    } = tally;
+    let all = [crashes, request_outcome, jobs, held, forgotten, completions, moved, reloads, replaced];
     let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < EVERY_EVENT, "{count} seeds should cause every event");
 }

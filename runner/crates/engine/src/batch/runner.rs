@@ -358,8 +358,9 @@ impl BatchRunner {
                 item.goes_on_after(before);
             }
             events.begin(work.before.as_ref().map(|before| &before.events));
-            let said = item.completion().map(JobVerdict::of);
-            let word = work.verdicts.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
+            let completed = item.completion().map(JobVerdict::of);
+            let word =
+                work.verdicts.as_ref().and_then(|words| words.get(made.ran.taken)).or(completed.as_ref());
             // The verdict belongs to the attempt that handed the job over, and is no attempt of its own.
             item.attempt -= u32::from(word.is_some());
             if made_before.get(made.ran.taken).is_some_and(|before| *before) {

@@ -559,10 +559,10 @@ impl CommittedState {
     /// or a new file name.
     fn is_newer_segment(&self, source: usize, segment: &Segment) -> bool {
         self.segments.get(&source).is_none_or(|last| {
-            let says_no_less = segment.fingerprint_len >= last.fingerprint_len
+            let has_no_less = segment.fingerprint_len >= last.fingerprint_len
                 && (segment.end.is_some() || last.end.is_none());
             segment.ordinal > last.ordinal
-                || segment.ordinal == last.ordinal && says_no_less && segment != last
+                || segment.ordinal == last.ordinal && has_no_less && segment != last
         })
     }
 

@@ -127,8 +127,8 @@ impl Committer {
     pub(crate) fn open(&mut self) -> Result<(), EngineError> {
         self.publish_backlog();
         if let Some(opening) = self.opening.take() {
-            let mut told = false;
-            while self.commit_changes(&opening, &mut told)?.is_none() {}
+            let mut logged = false;
+            while self.commit_changes(&opening, &mut logged)?.is_none() {}
             start_position::log_starts(&opening);
         }
         for step in self.committed_state.joins() {
@@ -158,7 +158,7 @@ impl Committer {
     /// Commits the changes of steps, pushed jobs, ticks and late jobs that are due in one transaction.
     pub(crate) fn commit(&mut self, changes: GroupChanges) -> Result<(), EngineError> {
         let GroupChanges { entries: mut group, pushes, ticked, printed, late } = changes;
-        let (mut told, mut short) = (false, false);
+        let (mut logged, mut short) = (false, false);
         self.pair_jobs(&mut group)?;
         let (state, store) = (&self.committed_state, &self.store);
         let ingest = IngestGroup::of(pushes, state, store, self.clock.now())?.with_ticks(ticked);
@@ -182,7 +182,7 @@ impl Committer {
                 Err((sink, error)) => {
                     self.sinks.roll_back();
                     if error.is_full() {
-                        self.wait_for_room(error.into(), &mut told)?;
+                        self.wait_for_room(error.into(), &mut logged)?;
                     } else if error.is_short_of_files() {
                         self.wait_for_files(sink, error.into(), &mut short)?;
                     } else {
@@ -193,11 +193,11 @@ impl Committer {
             };
             let mut page = self.committed_state.prepare(&group, &positions, self.clock.now());
             ingest.add_to(&self.committed_state, &mut page.changes);
-            let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
+            let Some(committed) = self.commit_changes(&page.changes, &mut logged)? else {
                 self.sinks.roll_back();
                 continue;
             };
-            if told {
+            if logged {
                 tracing::info!(target: log_target::ENGINE, "the disk has room again; the run resumes");
             }
             self.sinks.committed(&positions);
@@ -216,8 +216,8 @@ impl Committer {
                 changes.trims.push(trim);
             }
         }
-        let mut told = false;
-        while !changes.trims.is_empty() && self.commit_changes(&changes, &mut told)?.is_none() {}
+        let mut logged = false;
+        while !changes.trims.is_empty() && self.commit_changes(&changes, &mut logged)?.is_none() {}
         Ok(())
     }
 
@@ -228,9 +228,9 @@ impl Committer {
         }
         let mut changes = Changes { now: self.clock.now(), stops, ..Changes::default() };
         let events = self.committed_state.add_halts(&mut changes);
-        let mut told = false;
+        let mut logged = false;
         let committed = loop {
-            if let Some(committed) = self.commit_changes(&changes, &mut told)? {
+            if let Some(committed) = self.commit_changes(&changes, &mut logged)? {
                 break committed;
             }
         };
@@ -314,8 +314,8 @@ impl Committer {
         }
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         CommittedState::add_sinks(positions, &mut changes);
-        let mut told = false;
-        while self.commit_changes(&changes, &mut told)?.is_none() {}
+        let mut logged = false;
+        while self.commit_changes(&changes, &mut logged)?.is_none() {}
         self.sinks.committed(positions);
         Ok(())
     }

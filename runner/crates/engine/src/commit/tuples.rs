@@ -227,9 +227,9 @@ impl Committer {
         else {
             return Ok(());
         };
-        let mut told = false;
+        let mut logged = false;
         let committed = loop {
-            if let Some(committed) = self.commit_changes(&changes, &mut told)? {
+            if let Some(committed) = self.commit_changes(&changes, &mut logged)? {
                 break committed;
             }
         };

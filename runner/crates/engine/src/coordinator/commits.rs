@@ -29,7 +29,7 @@ impl Coordinator {
             paused,
             monitor,
             lanes,
-            told,
+            completions,
         } = durable;
         // All of them before the first event, with which a job of any lane could start.
         let mut expects = !lanes.is_empty();
@@ -95,9 +95,9 @@ impl Coordinator {
                 self.restart_stopped(step, now, commands, actions);
             }
         }
-        for telling in told {
-            let step = telling.step;
-            if let Some(due) = self.on_completion_committed(telling, now) {
+        for notice in completions {
+            let step = notice.step;
+            if let Some(due) = self.on_completion_committed(notice, now) {
                 self.dispatcher.handle(Event::Returned { step, due }, now, commands);
             }
         }

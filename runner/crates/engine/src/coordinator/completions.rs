@@ -46,7 +46,7 @@ impl Coordinator {
         let state = position.and_then(|step| self.steps.get_mut(step));
         if let Some(QueuedJobs { buffer, pending: watch }) = state.and_then(|state| state.queued.as_mut()) {
             *row = None;
-            match watch.may_tell(*index, completion.status) {
+            match watch.completable(*index, completion.status) {
                 // The store decides about jobs that are not pending, or that have a completion in flight.
                 None => {}
                 Some(Err(from)) => {
@@ -54,7 +54,7 @@ impl Coordinator {
                 }
                 Some(Ok(key)) => {
                     *row = buffer.row(key).map(|row| row.id);
-                    watch.tell(*index, completion.status, now);
+                    watch.apply_completion(*index, completion.status, now);
                 }
             }
         }
@@ -64,22 +64,22 @@ impl Coordinator {
     /// Handles the result of a completion: it is durable, or it was refused.
     pub(crate) fn on_completion_committed(
         &mut self,
-        telling: CompletionNotice,
+        notice: CompletionNotice,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let CompletionNotice { step, index, taken } = telling;
+        let CompletionNotice { step, index, taken } = notice;
         self.pending_steps.insert(step);
         let state = self.steps.get_mut(step)?;
         let Some(QueuedJobs { buffer, pending: watch }) = &mut state.queued else {
             // An ordered step reads the job when it is due.
             return taken.and_then(|(_, job)| job.due.time());
         };
-        let key = watch.told.remove(&index)?;
+        let key = watch.completing.remove(&index)?;
         let Some((row, job)) = taken else {
             watch.handle(PollerEvent::Reverted { key }, now);
             return None;
         };
-        buffer.stands(key, row.id);
+        buffer.set_row(key, row.id);
         let mut due = None;
         if let Some((.., Some(completion))) = job.reason.outside() {
             watch.settle(key, JobVerdict::of(completion));

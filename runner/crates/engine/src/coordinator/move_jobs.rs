@@ -268,7 +268,7 @@ impl Coordinator {
     fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut MoveSummary) -> bool {
         let key = JobKey::fresh(index);
         let state = self.dispatcher.state(step, key);
-        let stands = |buffer: &JobBuffer| buffer.row(key).is_some();
+        let is_parked = |buffer: &JobBuffer| buffer.row(key).is_some();
         // Another request may cancel it now.
         if matches!(state, Some(WaitingState::Running | WaitingState::Pending | WaitingState::Finished))
             || self.dispatcher.withholds(step, index)
@@ -279,7 +279,7 @@ impl Coordinator {
                 .steps
                 .get(step)
                 .and_then(|state| state.queued.as_ref())
-                .is_some_and(|queued| stands(&queued.buffer))
+                .is_some_and(|queued| is_parked(&queued.buffer))
         {
             // The job is accounted for and parked in the store.
             moved.gone += 1;

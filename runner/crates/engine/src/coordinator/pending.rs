@@ -58,8 +58,8 @@ impl Coordinator {
             warn_of_unasked(address, unasked);
         }
         // A completion that is in flight takes precedence; the job is polled again.
-        let told: HashSet<JobKey> = watch.told.values().copied().collect();
-        let answers: Vec<_> = answers.into_iter().filter(|(key, _)| !told.contains(key)).collect();
+        let completing: HashSet<JobKey> = watch.completing.values().copied().collect();
+        let answers: Vec<_> = answers.into_iter().filter(|(key, _)| !completing.contains(key)).collect();
         let statuses: Vec<_> = answers.iter().map(|(key, word)| (*key, word.status)).collect();
         for (key, word) in answers {
             // The first verdict is being made durable.

@@ -36,15 +36,15 @@ impl Coordinator {
         };
         self.pending_steps.insert(step);
         let key = JobKey::stored(row.id.0);
-        buffer.stands(key, row.id);
+        buffer.set_row(key, row.id);
         if job.output().is_some() {
             dispatcher.saw_late(step, key, job.due);
             return;
         }
         let (state, index) = (queue_view::state(job), queue_view::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
-        if let Some((_, since, said)) = job.reason.outside() {
-            pending.recall((key, index), &buffer.attributes.lane(&job.payload), (since, said), now);
+        if let Some((_, since, completion)) = job.reason.outside() {
+            pending.recall((key, index), &buffer.attributes.lane(&job.payload), (since, completion), now);
         }
         let card = (index, waiting_since);
         // A job that was set aside before holds the watermark no longer.
@@ -226,7 +226,7 @@ impl Coordinator {
         let Some(StepState { queued: Some(queued), batches, .. }) = self.steps.get_mut(step) else { return };
         let (buffer, Some(held)) = (&mut queued.buffer, batches.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
-            buffer.stands(key, row.id);
+            buffer.set_row(key, row.id);
         }
         // Delayed outputs are begun too, and are no claims.
         let mut returned = held.work.portions.iter().flat_map(BatchSlice::returned);
@@ -250,7 +250,7 @@ impl Coordinator {
         for ParkedRow { row, due, is_late, .. } in stays {
             if is_late {
                 let key = JobKey::stored(row.id.0);
-                buffer.stands(key, row.id);
+                buffer.set_row(key, row.id);
                 dispatcher.saw_late(step, key, due);
             } else {
                 rows.push(row.id);
@@ -260,7 +260,7 @@ impl Coordinator {
         for (&key, end) in held.picked.iter().zip(&held.ends) {
             match (end, (*end != JobOutcome::Finished).then(|| rows.next()).flatten()) {
                 (JobOutcome::Finished, _) => buffer.leaves(key),
-                (_, Some(&row)) => buffer.stands(key, row),
+                (_, Some(&row)) => buffer.set_row(key, row),
                 (_, None) => {}
             }
         }

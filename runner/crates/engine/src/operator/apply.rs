@@ -71,8 +71,8 @@ pub fn apply(
         Request::Poll { .. } => Err("no runner is running, so no monitor can be polled now".to_owned()),
         Request::Complete { step, index, token, completion, row } => {
             let step = position(configuration, step)?;
-            let told = ExternalCompletion { step, index: *index, token, completion, row: *row };
-            complete::complete(store, configuration, &told, changes)
+            let external = ExternalCompletion { step, index: *index, token, completion, row: *row };
+            complete::complete(store, configuration, &external, changes)
         }
         Request::Validate { step, row } => {
             let step = position(configuration, step)?;

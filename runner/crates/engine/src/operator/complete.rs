@@ -140,13 +140,13 @@ pub fn check(step: &Step, completion: &CompletionRecord) -> Result<(), String> {
 pub(crate) fn complete(
     store: &Store,
     configuration: &Configuration,
-    told: &ExternalCompletion<'_>,
+    external: &ExternalCompletion<'_>,
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
-    let step = &configuration.steps[told.step];
-    let ExternalCompletion { index, completion, .. } = *told;
-    let (record, content) = (record(step, told.token), completion.content());
-    let keys: Vec<ParkedKey> = told.row.iter().map(|row| row.of(&step.address)).collect();
+    let step = &configuration.steps[external.step];
+    let ExternalCompletion { index, completion, .. } = *external;
+    let (record, content) = (record(step, external.token), completion.content());
+    let keys: Vec<ParkedKey> = external.row.iter().map(|row| row.of(&step.address)).collect();
     let found = store.parked(&keys).map_err(|error| error_text(&error))?.pop().flatten();
     let is_it = |job: &ParkedJob| job.inputs.iter().any(|&(_, other)| other == index);
     let job = found.filter(is_it).filter(|job| job.reason.status().is_some_and(ExternalStatus::waits));
@@ -173,14 +173,14 @@ pub(crate) fn complete(
     // back.
     let due = if status.waits() { Due::Never } else { Due::Now };
     let keep_until = Some(changes.now + KNOWN);
-    let job = ParkedJob { due, ..said_of(job, completion.clone()) };
+    let job = ParkedJob { due, ..with_completion(job, completion.clone()) };
     changes.reparked.extend(keys.into_iter().map(|key| (key, job.clone())));
     let outcome = DedupeOutcome::CompletedExternally { status, content };
     changes.dedupe_records.push(DedupeRecord { hash: record, outcome, times: None, keep_until });
     let events = valid_event(step, &job, completion, changes.now);
     let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
     effect.append_events(configuration, step, events);
-    effect.told = true;
+    effect.completed = true;
     Ok(effect)
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn validate(
     };
     let completion = CompletionRecord { status, result: None, reason: None };
     let events = valid_event(step, &job, &completion, changes.now);
-    changes.reparked.push((key, said_of(job, completion)));
+    changes.reparked.push((key, with_completion(job, completion)));
     let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
     effect.append_events(configuration, step, events);
     Ok(effect)
@@ -222,14 +222,14 @@ fn valid_event(step: &Step, job: &ParkedJob, completion: &CompletionRecord, now:
     events
 }
 
-fn said_of(job: ParkedJob, completion: CompletionRecord) -> ParkedJob {
-    let standing = match job.reason {
+fn with_completion(job: ParkedJob, completion: CompletionRecord) -> ParkedJob {
+    let reason = match job.reason {
         ParkReason::Pending { handle, since } | ParkReason::Completed { handle, since, .. } => {
             ParkReason::Completed { handle, since, completion }
         }
         other => other,
     };
-    ParkedJob { reason: standing, ..job }
+    ParkedJob { reason, ..job }
 }
 
 fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {

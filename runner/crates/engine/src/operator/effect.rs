@@ -31,7 +31,7 @@ pub struct RequestEffect {
     /// Queue whose late jobs change.
     pub(crate) late: Option<QueueRef>,
     /// Whether an external completion was accepted, with its job as the one parked row.
-    pub(crate) told: bool,
+    pub(crate) completed: bool,
     pub request_outcome: RequestOutcome,
 }
 
@@ -67,7 +67,7 @@ impl RequestEffect {
             monitor: None,
             lane: None,
             late: None,
-            told: false,
+            completed: false,
             request_outcome,
         }
     }

@@ -65,8 +65,8 @@ pub(crate) fn encode_query(jobs: &[(JobKey, ParkedJob)]) -> serde_json::Result<V
         let index = job.inputs.first().map_or(0, |&(_, index)| index);
         Some((handle.to_owned(), text.into_owned(), index, since.0))
     };
-    let told: Vec<_> = jobs.iter().filter_map(question).collect();
-    let told: Vec<Question<'_>> = told
+    let fields: Vec<_> = jobs.iter().filter_map(question).collect();
+    let questions: Vec<Question<'_>> = fields
         .iter()
         .map(|(handle, text, index, since)| {
             let job = match serde_json::from_str(text) {
@@ -76,7 +76,7 @@ pub(crate) fn encode_query(jobs: &[(JobKey, ParkedJob)]) -> serde_json::Result<V
             Question { handle, job, index: *index, since: *since }
         })
         .collect();
-    serde_json::to_vec(&told)
+    serde_json::to_vec(&questions)
 }
 
 /// Decodes the answer of a monitor for `jobs`: a list in their order, or a map by handle.
@@ -139,7 +139,7 @@ impl JobVerdict {
     /// # Errors
     /// The reason for which it is malformed, as a sentence fragment.
     pub(crate) fn read(raw: &RawValue) -> Result<Option<Self>, String> {
-        let told = match raw.get().as_bytes().first() {
+        let report = match raw.get().as_bytes().first() {
             Some(b'n') => return Ok(None),
             Some(b'"') => {
                 let status = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
@@ -149,15 +149,15 @@ impl JobVerdict {
                 .map_err(|error| format!("`{}` has no `status` that is a text: {error}", beginning(raw)))?,
             _ => return Err(format!("`{}` is neither a status nor a map with one", beginning(raw))),
         };
-        let Some(status) = ExternalStatus::parse(&told.status) else {
+        let Some(status) = ExternalStatus::parse(&report.status) else {
             let words = ExternalStatus::ALL.map(|status| format!("`{}`", status.as_str())).join(", ");
             return Err(format!("`{}` is an unknown status; use one of {words}", beginning(raw)));
         };
-        let reason = told.reason.map(|reason| match reason {
+        let reason = report.reason.map(|reason| match reason {
             serde_json::Value::String(text) => text,
             other => other.to_string(),
         });
-        Ok(Some(Self { status, result: told.result, reason }))
+        Ok(Some(Self { status, result: report.result, reason }))
     }
 
     /// Verdict of an external completion.
@@ -204,15 +204,15 @@ mod tests {
 
     fn pending(handles: &[&str]) -> Vec<(JobKey, ParkedJob)> {
         let job = |(at, handle): (u64, &&str)| {
-            let standing = ParkReason::Pending { handle: (*handle).to_owned(), since: Timestamp(7) };
+            let reason = ParkReason::Pending { handle: (*handle).to_owned(), since: Timestamp(7) };
             let payload = format!("{{\"id\":{at}}}").into_bytes();
             let inputs = vec![("p/in".to_owned(), at)];
-            (JobKey(at), ParkedJob { inputs, reason: standing, payload, ..ParkedJob::default() })
+            (JobKey(at), ParkedJob { inputs, reason, payload, ..ParkedJob::default() })
         };
         (1..).zip(handles).map(job).collect()
     }
 
-    fn told(answer: &str, handles: &[&str]) -> String {
+    fn rendered(answer: &str, handles: &[&str]) -> String {
         match read(answer.as_bytes(), &pending(handles)) {
             Err(why) => why,
             Ok(StatusReport { answers, unexpected: unasked, malformed: nonsense }) => {
@@ -241,20 +241,20 @@ mod tests {
         let list =
             r#"["valid", {"status": "committed", "result": [1]}, null, {"status":"invalid","reason":"no"}]"#;
         let words = "1 valid - -, 2 committed [1] -, 4 invalid - no";
-        assert_eq!(told(list, &["a", "b", "c", "d"]), format!("{words} | 0 | None"));
+        assert_eq!(rendered(list, &["a", "b", "c", "d"]), format!("{words} | 0 | None"));
         let map = r#"{"b": "unknown", "x": "valid", "y": "valid"}"#;
-        assert_eq!(told(map, &["a", "b"]), "2 unknown - - | 2 | None");
-        assert_eq!(told("[]", &[]), " | 0 | None");
+        assert_eq!(rendered(map, &["a", "b"]), "2 unknown - - | 2 | None");
+        assert_eq!(rendered("[]", &[]), " | 0 | None");
     }
 
     #[test]
     fn a_malformed_answer_of_a_monitor_is_named() {
         let list = "the answer must be a list with the status of each job, in their order, or a map of handles to them";
-        assert_eq!(told("7", &["a"]), list);
-        assert_eq!(told("[\"valid\"]", &["a", "b"]), "it answered for 1 job instead of 2");
+        assert_eq!(rendered("7", &["a"]), list);
+        assert_eq!(rendered("[\"valid\"]", &["a", "b"]), "it answered for 1 job instead of 2");
         let unknown = r#"`\"vaild\"` is an unknown status; use one of `pending`, `valid`, `committed`, `invalid`, `unknown`"#;
         assert_eq!(
-            told("[\"vaild\", 3, {\"state\": \"valid\"}, \"valid\"]", &["a", "b", "c", "d"]),
+            rendered("[\"vaild\", 3, {\"state\": \"valid\"}, \"valid\"]", &["a", "b", "c", "d"]),
             format!("4 valid - - | 0 | Some((3, \"{unknown}\"))")
         );
     }

@@ -8,19 +8,23 @@ use tidegate_store::CrashGuard;
 
 /// Logs the work in progress when the last run died. Returns a record that lasts as long as plugins are in
 /// this process.
-pub(crate) fn tell(configuration: &Configuration, attempts: &CrashGuard, setups: &Setups) -> Option<Setup> {
-    let mut told = false;
+pub(crate) fn log_crash(
+    configuration: &Configuration,
+    attempts: &CrashGuard,
+    setups: &Setups,
+) -> Option<Setup> {
+    let mut logged = false;
     for step in configuration.steps.iter().filter(|step| !step.isolate) {
         let plugins: Vec<String> = plugins_of(step).collect();
         if !plugins.is_empty() {
-            told |= tell_of_jobs(step, &called(&plugins), attempts);
+            logged |= log_suspects(step, &called(&plugins), attempts);
         }
     }
     let (loaded, at): (Vec<_>, Vec<_>) =
         setups.found().into_iter().partition(|died| died.at.starts_with(LOADED));
-    told |= !at.is_empty();
+    logged |= !at.is_empty();
     // The general record counts only without a more precise one.
-    let loaded = if told { Vec::new() } else { loaded };
+    let loaded = if logged { Vec::new() } else { loaded };
     for died in at.iter().chain(&loaded) {
         let often = if died.times == 1 { String::new() } else { format!(" ({} runs in a row)", died.times) };
         tracing::warn!(target: log_target::ENGINE, "the last run was killed or crashed while {}{often}", died.at);
@@ -35,20 +39,20 @@ pub(crate) fn tell(configuration: &Configuration, attempts: &CrashGuard, setups:
 /// Beginning of the record while plugins are in the process.
 const LOADED: &str = "its process could run code of";
 
-fn tell_of_jobs(step: &Step, plugins: &str, attempts: &CrashGuard) -> bool {
+fn log_suspects(step: &Step, plugins: &str, attempts: &CrashGuard) -> bool {
     // Jobs of a join are identified by the whole tuple.
     let inputs = step.inputs.iter().filter(|_| step.take != InputMode::Join);
-    let mut told = false;
+    let mut logged = false;
     for input in inputs {
         let name =
             if step.take == InputMode::Alts { input.binding.clone() } else { input.address.to_string() };
         for (first, last) in attempts.suspects(&step.address, &name) {
             let jobs = if first == last { format!("job {first}") } else { format!("jobs {first} to {last}") };
             tracing::warn!(target: log_target::ENGINE, step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);
-            told = true;
+            logged = true;
         }
     }
-    told
+    logged
 }
 
 /// Plugins of the step, as messages name them.

@@ -83,10 +83,11 @@ impl CommandThreads {
         let waker = Arc::new(CommandWaker::new()?);
         let (ends, kills) = (AtomicBool::new(false), AtomicBool::new(false));
         let signal = Arc::new(Signal { waker, ends, kills });
-        let (queue, context, told) = (start.queue, self.context.clone(), Arc::clone(&signal));
+        let (queue, context, thread_signal) = (start.queue, self.context.clone(), Arc::clone(&signal));
         let name = format!("exec-{}", start.address.name);
-        let thread =
-            thread::Builder::new().name(name).spawn(move || CommandTask::run(start, &context, &told))?;
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || CommandTask::run(start, &context, &thread_signal))?;
         self.former.extend(self.threads.insert(queue, CommandThread { signal, thread }));
         Ok(())
     }

@@ -185,7 +185,7 @@ pub(crate) struct CommitNotice {
     /// Lanes that are held or resumed.
     pub(crate) lanes: Vec<LaneNotice>,
     /// Results of external completions.
-    pub(crate) told: Vec<CompletionNotice>,
+    pub(crate) completions: Vec<CompletionNotice>,
 }
 
 /// Result of an external completion of a pending job.

@@ -341,11 +341,11 @@ fn health_of(trouble: Option<&PullTrouble>) -> SourceHealth {
 fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
     loop {
         let next = *shared.next_look.lock();
-        let told = match next {
+        let received = match next {
             Some(next) => resting.recv_deadline(next),
             None => resting.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        match told {
+        match received {
             Ok(()) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}

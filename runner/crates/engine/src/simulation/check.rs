@@ -262,9 +262,9 @@ fn check_queue(history: &History, (queue, step): (&Address, &Address), feed: &Qu
         let mut carried = Carried::new();
         merge(&mut carried, &row.carried);
         if is_error && let Some(meta) = value.get("meta") {
-            let mut told = Carried::new();
-            merge(&mut told, &meta.to_string());
-            assert_eq!(told, carried, "{queue}");
+            let mut in_meta = Carried::new();
+            merge(&mut in_meta, &meta.to_string());
+            assert_eq!(in_meta, carried, "{queue}");
         }
         let value = if is_error { without_circumstances(value) } else { value };
         // A job that is retried, by itself or on request, is attempted by the present script. Results of an earlier

@@ -265,9 +265,9 @@ impl Drawing<'_> {
                 settings.push("max_size = \"1KiB\"".to_owned());
             }
             if self.dice.chance(40) {
-                let told = self.dice.between(1, 3);
-                let told = self.dice.several(&["index", "time", "tx"], usize::try_from(told).unwrap());
-                settings.push(format!("meta = {told:?}"));
+                let count = self.dice.between(1, 3);
+                let fields = self.dice.several(&["index", "time", "tx"], usize::try_from(count).unwrap());
+                settings.push(format!("meta = {fields:?}"));
             }
             if self.dice.chance(15) && address != "p/loop" {
                 settings.push("dedupe = \"7d\"".to_owned());

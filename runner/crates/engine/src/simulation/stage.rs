@@ -56,7 +56,7 @@ enum Move {
     /// A worker starts the next batch.
     Start,
     /// A worker reports the result of its batch.
-    Tell(usize),
+    Report(usize),
     Commit,
     /// A gate is checked.
     LookAtGate,
@@ -70,7 +70,7 @@ struct Stage<'w> {
     store: Store,
     coordinator: Coordinator,
     committer: Committer,
-    told: Receiver<Message>,
+    received: Receiver<Message>,
     batch: BatchLimit,
     workers: usize,
     current: CurrentGeneration,
@@ -202,7 +202,7 @@ impl Stage<'_> {
         if !self.tasks.is_empty() && self.ran.len() < self.workers {
             moves.push(Move::Start);
         }
-        moves.extend((0..self.ran.len()).map(Move::Tell));
+        moves.extend((0..self.ran.len()).map(Move::Report));
         moves.extend(self.gates.iter().map(|_| Move::LookAtGate));
         moves.extend((0..self.askings.len()).map(Move::Answer));
         if !self.orders.is_empty() {
@@ -235,7 +235,7 @@ impl Stage<'_> {
                 self.inbox.extend(answer);
             }
             Move::Start => self.start_task(),
-            Move::Tell(at) => {
+            Move::Report(at) => {
                 let message = self.ran.swap_remove(at);
                 self.inbox.push_back(message);
             }

@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     pub(crate) held: u64,
     pub(crate) forgotten: u64,
     /// Number of accepted external completions.
-    pub(crate) told: u64,
+    pub(crate) completions: u64,
     /// Number of waiting jobs that were moved or cancelled.
     pub(crate) moved: u64,
     /// Number of invalid jobs that halted their lanes.
@@ -53,7 +53,7 @@ impl Tally {
         self.lost += more.lost;
         self.held += more.held;
         self.forgotten += more.forgotten;
-        self.told += more.told;
+        self.completions += more.completions;
         self.moved += more.moved;
         self.halted_lanes += more.halted_lanes;
         self.claimed_together += more.claimed_together;

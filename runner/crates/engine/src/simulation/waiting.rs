@@ -12,35 +12,35 @@
 //! | module | content |
 //! | --- | --- |
 //! | `plan` | the simulated step |
-//! | `standing` | stored state of each job, and its allowed changes |
+//! | `stored_states` | stored state of each job, and its allowed changes |
 //! | `picking` | conditions for a picked job |
 //! | `outside` | the gate and the ledger |
 //! | `events` | the events of the step, compared with its jobs |
 //! | `pushers` | clients that push jobs |
 //! | `callers` | operators that move jobs |
-//! | `tellers` | external systems that complete jobs on their own |
+//! | `completers` | external systems that complete jobs on their own |
 //! | `ticking` | expected ticks of the schedule |
 
 pub(crate) mod callers;
+pub(crate) mod completers;
 pub(crate) mod events;
 pub(crate) mod outside;
 pub(crate) mod picking;
 pub(crate) mod plan;
 pub(crate) mod pushers;
-pub(crate) mod standing;
-pub(crate) mod tellers;
+pub(crate) mod stored_states;
 pub(crate) mod ticking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::callers::Callers;
+use self::completers::Completers;
 use self::events::{Begins, Events};
 use self::outside::Outside;
 use self::picking::Picking;
 use self::plan::{Feed, Job, Order, Plan};
 use self::pushers::Pushers;
-use self::standing::{At, Attempt, Cancelled, Causes, Outcome, Standings, Way, position};
-use self::tellers::Tellers;
+use self::stored_states::{At, Attempt, Cancelled, Causes, Outcome, StoredStates, Way, position};
 use self::ticking::Ticking;
 use super::dice::Dice;
 use super::history::History;
@@ -70,7 +70,7 @@ pub(crate) struct Waiting {
     input: Address,
     /// Jobs by index of the input.
     jobs: BTreeMap<u64, Job>,
-    standings: Standings,
+    stored: StoredStates,
     /// Attempts without a durable result, by index.
     attempts: BTreeMap<u64, Attempt>,
     /// Indices of the attempts, by batch.
@@ -85,7 +85,7 @@ pub(crate) struct Waiting {
     outside: Outside,
     pushers: Option<Pushers>,
     callers: Callers,
-    tellers: Tellers,
+    completers: Completers,
     ticking: Option<Ticking>,
     /// Events, if the step has a queue for them.
     events: Option<Events>,
@@ -141,7 +141,7 @@ impl Waiting {
             step: address("p/t"),
             input: address(if between { "p/q0" } else { "p/s0" }),
             jobs: BTreeMap::new(),
-            standings: Standings::default(),
+            stored: StoredStates::default(),
             attempts: BTreeMap::new(),
             batches: BTreeMap::new(),
             begun: BTreeSet::new(),
@@ -153,7 +153,7 @@ impl Waiting {
                 .is_pushed()
                 .then(|| Pushers::new(dice, plan.feed == Feed::Keyed, plan.jobs.clone())),
             callers: Callers::new(plan.refused() == Way::Nothing, plan.holds_lanes, plan.has_monitor()),
-            tellers: Tellers::default(),
+            completers: Completers::default(),
             events: plan.has_events().then(Events::default),
             ticking: plan.ticks.map(|(every, missed)| Ticking::new(every, missed)),
             ran_calmly: false,
@@ -243,7 +243,7 @@ impl Waiting {
             moved,
             ticks,
             held: self.held,
-            told: self.tellers.taken,
+            completions: self.completers.taken,
             forgotten: self.forgotten,
             halted_lanes: self.halted_lanes,
             ..Tally::default()
@@ -271,7 +271,7 @@ impl Waiting {
         if !self.claims {
             return;
         }
-        for (index, at) in &self.standings.jobs {
+        for (index, at) in &self.stored.jobs {
             let begun = !matches!(at, At::Started(_)) || self.begun.contains(index);
             assert!(begun, "{index} is {at:?} and was not begun: {self:#?}");
         }
@@ -279,7 +279,7 @@ impl Waiting {
 
     /// Records that the machine has lost which claimed jobs were begun.
     pub(crate) fn lose_record(&mut self) {
-        let started = self.standings.jobs.iter().filter(|(_, at)| matches!(at, At::Started(_)));
+        let started = self.stored.jobs.iter().filter(|(_, at)| matches!(at, At::Started(_)));
         self.begun.extend(started.map(|(index, _)| *index));
     }
 
@@ -306,7 +306,7 @@ impl Waiting {
             }
             let (index, number) = (item.index(), item.attempt);
             self.begun.insert(index);
-            let (job, at) = (&self.jobs[&index], &self.standings.jobs[&index]);
+            let (job, at) = (&self.jobs[&index], &self.stored.jobs[&index]);
             let outcome = self.plan.attempt(job, number, now);
             let is_next = match at {
                 At::Started(begun) => self.plan.begins && *begun == number,
@@ -322,7 +322,7 @@ impl Waiting {
             match &outcome {
                 Outcome::Held => _ = self.picking.holds.insert(id, (now, now + self.plan.hold())),
                 Outcome::Pending(_) => {
-                    let forgotten = self.tellers.has_said(index, ExternalStatus::Unknown)
+                    let forgotten = self.completers.has_reported(index, ExternalStatus::Unknown)
                         || self.plan.gives_up_as().any(|status| status == ExternalStatus::Unknown);
                     self.outside.submit(dice, job.id, forgotten);
                 }
@@ -353,11 +353,11 @@ impl Waiting {
         let head = self.jobs.len() as u64;
         let places = (&self.step, &self.input);
         let lates: Vec<(u64, u64)> =
-            self.standings.rows.iter().filter(|(_, row)| row.1).map(|(key, row)| (key.id.0, row.0)).collect();
-        let changed = self.standings.look(store, history, places, head)?;
+            self.stored.rows.iter().filter(|(_, row)| row.1).map(|(key, row)| (key.id.0, row.0)).collect();
+        let changed = self.stored.look(store, history, places, head)?;
         self.callers.look_at_holds(store, &self.step)?;
         for (index, was) in changed {
-            let is = &self.standings.jobs[&index];
+            let is = &self.stored.jobs[&index];
             let causes = self.causes(index);
             self.halted_lanes += u64::from(self.has_halted(index, (&was, is), causes.cancelled));
             let is_forgotten = matches!((&was, is), (At::Pending { .. }, At::Started(_)));
@@ -378,7 +378,7 @@ impl Waiting {
             }
         }
         if self.plan.ordered {
-            let early = self.standings.out_of_order(|index| self.may_be_out(index));
+            let early = self.stored.out_of_order(|index| self.may_be_out(index));
             assert_eq!(early, None, "the first job is delivered before the second one: {self:#?}");
         }
         if let Some(events) = &mut self.events {
@@ -387,11 +387,11 @@ impl Waiting {
                 _ if self.plan.begins => Begins::InRows,
                 _ => Begins::Never,
             };
-            events.look(history, &self.standings, begins);
+            events.look(history, &self.stored, begins);
         }
-        self.tellers.check(&self.standings, self.plan.refused());
+        self.completers.check(&self.stored, self.plan.refused());
         for (sequence, index) in lates {
-            let there = self.standings.has_late(index) || self.standings.late.contains(&index);
+            let there = self.stored.has_late(index) || self.stored.late.contains(&index);
             let cancelled = self.callers.cancelled_rows.contains(&sequence);
             assert!(there || cancelled, "the late output of {index} is lost: {self:#?}");
         }
@@ -433,7 +433,7 @@ impl Waiting {
         if let Some(pushers) = &mut self.pushers {
             pushers.hang_up();
         }
-        self.tellers.hang_up();
+        self.completers.hang_up();
         self.callers.hang_up(store)
     }
 
@@ -452,7 +452,7 @@ impl Waiting {
 
     fn causes(&self, index: u64) -> Causes {
         let of = |set: &std::collections::BTreeSet<u64>| {
-            self.standings.sequences.iter().any(|(sequence, job)| *job == index && set.contains(sequence))
+            self.stored.sequences.iter().any(|(sequence, job)| *job == index && set.contains(sequence))
         };
         let cancelled = if of(&self.callers.taken_back) || self.callers.taken_back_jobs.contains(&index) {
             Cancelled::AlsoPending
@@ -461,14 +461,15 @@ impl Waiting {
         } else {
             Cancelled::No
         };
-        let all = ExternalStatus::ALL.into_iter().filter(|status| self.tellers.has_said(index, *status));
-        let outside = all.chain(self.outside.told(self.jobs[&index].id));
-        let told = outside.chain(self.plan.gives_up_as()).collect();
+        let all =
+            ExternalStatus::ALL.into_iter().filter(|status| self.completers.has_reported(index, *status));
+        let outside = all.chain(self.outside.last_status(self.jobs[&index].id));
+        let reported = outside.chain(self.plan.gives_up_as()).collect();
         Causes {
             begins: self.plan.begins,
             counts: self.begun.contains(&index) || !self.claims,
             attempt: self.attempts.get(&index).cloned(),
-            told,
+            reported,
             hastened: of(&self.callers.hastened),
             cancelled,
             refused: self.plan.refused(),
@@ -500,12 +501,12 @@ impl Waiting {
             return None;
         }
         if dice.chance(30)
-            && let Some(asked) = self.tellers.think(dice, &self.step, &self.standings)
+            && let Some(asked) = self.completers.think(dice, &self.step, &self.stored)
         {
             return Some(Coming::Request(asked));
         }
         let may_take_fresh = self.plan.from_queue && self.plan.order != Order::Stream;
-        self.callers.think(dice, &self.step, &self.standings, may_take_fresh).map(Coming::Request)
+        self.callers.think(dice, &self.step, &self.stored, may_take_fresh).map(Coming::Request)
     }
 
     /// Reads the answers.
@@ -513,9 +514,9 @@ impl Waiting {
         if let Some(pushers) = &mut self.pushers {
             pushers.listen();
         }
-        self.callers.listen(&self.standings);
-        self.tellers.listen();
-        self.tellers.check(&self.standings, self.plan.refused());
+        self.callers.listen(&self.stored);
+        self.completers.listen();
+        self.completers.check(&self.stored, self.plan.refused());
     }
 
     /// Requests that a paused step resume, unless that was requested already.
@@ -531,11 +532,11 @@ impl Waiting {
     fn is_through(&self) -> bool {
         let all_there = self.pushers.as_ref().is_none_or(Pushers::is_done)
             && self.jobs.len() == self.plan.jobs.len()
-            && self.standings.jobs.len() == self.jobs.len();
+            && self.stored.jobs.len() == self.jobs.len();
         let through = |at: &At| matches!(at, At::Through(_));
         all_there
-            && self.standings.jobs.values().all(through)
-            && self.standings.rows.is_empty()
+            && self.stored.jobs.values().all(through)
+            && self.stored.rows.is_empty()
             && (self.attempts.is_empty() || self.plan.repeats())
     }
 
@@ -549,13 +550,10 @@ impl Waiting {
         }
         assert!(self.is_through(), "something waits for ever: {self:#?}");
         for (index, job) in &self.jobs {
-            let output = self.standings.jobs[index] == At::Through(Way::Output);
-            let cancelled = self
-                .callers
-                .cancelled_rows
-                .iter()
-                .any(|row| self.standings.sequences.get(row) == Some(index));
-            let late = self.standings.late.contains(index);
+            let output = self.stored.jobs[index] == At::Through(Way::Output);
+            let cancelled =
+                self.callers.cancelled_rows.iter().any(|row| self.stored.sequences.get(row) == Some(index));
+            let late = self.stored.late.contains(index);
             let gives = output && job.late && !self.outside.knows(job.id);
             assert!(late == gives || !late && cancelled, "the late output of {index}: {late}; {self:#?}");
         }

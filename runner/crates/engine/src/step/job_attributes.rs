@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    fn told(queuer: &Queuer, job: &str) -> String {
+    fn rendered(queuer: &Queuer, job: &str) -> String {
         let attributes = AttributeExtractor::new(queuer);
         attributes.extract(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
             let lane = String::from_utf8_lossy(card.lane).into_owned();
@@ -243,21 +243,21 @@ mod tests {
     #[test]
     fn a_card_has_what_the_strategy_looks_at() {
         let serial = queuer(Strategy::OneRoundSerial { delay_window: None }, LaneMissing::Default);
-        assert_eq!(told(&serial, r#"{"order": {"pool": "a"}, "id": 3}"#), "a 7 Number(3) 0 0 0");
+        assert_eq!(rendered(&serial, r#"{"order": {"pool": "a"}, "id": 3}"#), "a 7 Number(3) 0 0 0");
         assert_eq!(
-            told(&serial, r#"{"order": {"pool": 12}, "at": 99, "id": "x"}"#),
+            rendered(&serial, r#"{"order": {"pool": 12}, "at": 99, "id": "x"}"#),
             "12 99 Text(\"x\") 0 0 0"
         );
-        assert_eq!(told(&serial, r#"{"at": "1970-01-01T00:00:01Z"}"#), " 1000 None 0 0 0");
+        assert_eq!(rendered(&serial, r#"{"at": "1970-01-01T00:00:01Z"}"#), " 1000 None 0 0 0");
         let priority = Strategy::Priority { priority: path("urgency"), aging: None };
         let priority = queuer(priority, LaneMissing::Default);
-        assert_eq!(told(&priority, r#"{"urgency": 2.9}"#), " 7 None 2 0 0");
+        assert_eq!(rendered(&priority, r#"{"urgency": 2.9}"#), " 7 None 2 0 0");
         let (reads, writes) = (Some(path("in")), Some(path("out")));
         let missing = KeysMissing::Error;
         let parallel = Strategy::OneRoundParallel { delay_window: None, reads, writes, missing };
         let parallel = queuer(parallel, LaneMissing::Default);
-        assert_eq!(told(&parallel, r#"{"in": ["a", "b"], "out": ["a"]}"#), " 7 None 0 2 1");
-        assert_eq!(told(&parallel, r#"{"in": "a", "out": 7}"#), " 7 None 0 1 1");
+        assert_eq!(rendered(&parallel, r#"{"in": ["a", "b"], "out": ["a"]}"#), " 7 None 0 2 1");
+        assert_eq!(rendered(&parallel, r#"{"in": "a", "out": 7}"#), " 7 None 0 1 1");
     }
 
     #[test]
@@ -268,9 +268,9 @@ mod tests {
             AttributeExtractor::new(&queuer(strategy, LaneMissing::Default))
         };
         let (strict, lenient) = (extractor(KeysMissing::Error), extractor(KeysMissing::None));
-        let said = |job: &str| strict.missing_keys_error(job.as_bytes()).map(|failure| failure.message);
+        let message = |job: &str| strict.missing_keys_error(job.as_bytes()).map(|failure| failure.message);
         for sound in [r#"{"in": [], "to": {"keys": ["a"]}}"#, r#"{"in": "a", "to": {"keys": 7}}"#] {
-            assert_eq!(said(sound), None, "{sound}");
+            assert_eq!(message(sound), None, "{sound}");
         }
         for job in [
             "{}",
@@ -279,10 +279,10 @@ mod tests {
             r#"{"in": {"a": 1}, "to": {"keys": []}}"#,
             r#"{"in": [], "to": {"keys": true}}"#,
         ] {
-            assert!(said(job).is_some_and(|why| why.contains("it has no list or text")), "{job}");
+            assert!(message(job).is_some_and(|why| why.contains("it has no list or text")), "{job}");
             assert_eq!(lenient.missing_keys_error(job.as_bytes()), None, "{job}");
         }
-        let near = said(r#"{"in": [], "to": {"kes": []}}"#).unwrap();
+        let near = message(r#"{"in": [], "to": {"kes": []}}"#).unwrap();
         assert!(near.contains("`to.keys`; did you mean `to.kes`? (`keys_missing"), "{near}");
     }
 
@@ -298,15 +298,15 @@ mod tests {
     #[test]
     fn a_job_without_a_lane_is_told_the_nearest_field() {
         let strict = queuer(Strategy::Fifo, LaneMissing::Error);
-        let said = |job: &str| AttributeExtractor::new(&strict).missing_lane_error(job.as_bytes()).message;
+        let message = |job: &str| AttributeExtractor::new(&strict).missing_lane_error(job.as_bytes()).message;
         assert!(
-            said(r#"{"order": {"pol": 1, "id": 2}}"#)
+            message(r#"{"order": {"pol": 1, "id": 2}}"#)
                 .contains("`order.pool`; did you mean `order.pol`? (`lane")
         );
         for other in
             [r#"{"pol": 1}"#, "{}", "7", r#"{"order": {"elephant": 1}}"#, r#"{"order": {"pool": null}}"#]
         {
-            assert!(said(other).contains("no text or number `order.pool` (`lane"), "{other}");
+            assert!(message(other).contains("no text or number `order.pool` (`lane"), "{other}");
         }
     }
 

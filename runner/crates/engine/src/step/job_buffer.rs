@@ -142,7 +142,7 @@ impl JobBuffer {
     }
 
     /// Records the row of a parked job.
-    pub(crate) fn stands(&mut self, key: JobKey, row: ParkedId) {
+    pub(crate) fn set_row(&mut self, key: JobKey, row: ParkedId) {
         self.rows.insert(key, row);
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct PendingJobs {
     /// Pending jobs by index of the input.
     pub(crate) by_index: HashMap<u64, JobKey>,
     /// Jobs with an external completion that is not durable yet, by index.
-    pub(crate) told: HashMap<u64, JobKey>,
+    pub(crate) completing: HashMap<u64, JobKey>,
     /// Verdicts of completed jobs, until their delivery is durable.
     pub(crate) words: HashMap<JobKey, JobVerdict>,
     pub(crate) limits: PendingLimits,
@@ -37,10 +37,10 @@ impl PendingJobs {
             }),
             None => Poller::disabled(),
         };
-        let (by_index, told, words) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (by_index, completing, words) = (HashMap::new(), HashMap::new(), HashMap::new());
         let limits = step.monitor.as_ref().map(|monitor| monitor.limits).unwrap_or_default();
         let limits = PendingLimits::new(limits);
-        Self { monitor, by_index, told, words, limits, commands: Vec::new() }
+        Self { monitor, by_index, completing, words, limits, commands: Vec::new() }
     }
 
     pub(crate) fn handle(&mut self, event: PollerEvent<'_>, now: Timestamp) {
@@ -83,7 +83,7 @@ impl PendingJobs {
     /// Completes a job at a limit as the monitor has it, unless it is being completed.
     fn give_up(&mut self, key: JobKey, why: String, now: Timestamp) {
         let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
-        if waits && !self.told.values().any(|&told| told == key) {
+        if waits && !self.completing.values().any(|&other| other == key) {
             let status = self.limits.status();
             self.words.insert(key, JobVerdict { status, result: None, reason: Some(why) });
             self.handle(PollerEvent::Reported { key, status }, now);
@@ -94,7 +94,7 @@ impl PendingJobs {
     /// that is in flight or being delivered is not released.
     pub(crate) fn release(&mut self, key: JobKey, now: Timestamp) -> bool {
         let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
-        let lets_go = waits && !self.told.values().any(|&told| told == key);
+        let lets_go = waits && !self.completing.values().any(|&other| other == key);
         if lets_go {
             self.limits.remove(key);
             self.handle(PollerEvent::Left { key }, now);
@@ -126,19 +126,23 @@ impl PendingJobs {
 
     /// The pending job at `index` that may get this status, or its status if the change is not allowed.
     /// Returns `None` if no job is pending there, or if it has a completion in flight.
-    pub(crate) fn may_tell(&self, index: u64, to: ExternalStatus) -> Option<Result<JobKey, ExternalStatus>> {
+    pub(crate) fn completable(
+        &self,
+        index: u64,
+        to: ExternalStatus,
+    ) -> Option<Result<JobKey, ExternalStatus>> {
         let key = *self.by_index.get(&index)?;
         let from = self.monitor.status(key).filter(|from| from.waits())?;
-        if self.told.contains_key(&index) {
+        if self.completing.contains_key(&index) {
             return None;
         }
         Some(if from.may_become(to) { Ok(key) } else { Err(from) })
     }
 
     /// Applies a completion that is not durable yet; other answers for the job are ignored until then.
-    pub(crate) fn tell(&mut self, index: u64, status: ExternalStatus, now: Timestamp) {
+    pub(crate) fn apply_completion(&mut self, index: u64, status: ExternalStatus, now: Timestamp) {
         let Some(&key) = self.by_index.get(&index) else { return };
-        self.told.insert(index, key);
+        self.completing.insert(index, key);
         let mut commands = Vec::new();
         self.monitor.handle(PollerEvent::Reported { key, status }, now, &mut commands);
         // The job is delivered once the completion is durable. The completion records itself.
@@ -152,15 +156,15 @@ impl PendingJobs {
         &mut self,
         job: (JobKey, u64),
         lane: &LaneSource<'_>,
-        (since, said): (Timestamp, Option<&CompletionRecord>),
+        (since, completion): (Timestamp, Option<&CompletionRecord>),
         now: Timestamp,
     ) {
         let (key, _) = job;
         self.add(job, lane, since, now);
-        if let Some(said) = said {
-            self.tell(job.1, said.status, now);
-            self.told.remove(&job.1);
-            self.settle(key, JobVerdict::of(said));
+        if let Some(completion) = completion {
+            self.apply_completion(job.1, completion.status, now);
+            self.completing.remove(&job.1);
+            self.settle(key, JobVerdict::of(completion));
         }
     }
 

@@ -45,20 +45,20 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_ten_seconds() {
         let mut pace = ThroughputWindow::default();
-        let told =
+        let rate =
             |pace: &ThroughputWindow, now: i64| pace.rate(Timestamp(1_000), Timestamp(now)).to_string();
-        assert_eq!(told(&pace, 1_000), "0");
+        assert_eq!(rate(&pace, 1_000), "0");
         pace.add(40, Timestamp(1_100));
         // The window has no counts from before the start.
-        assert_eq!(told(&pace, 1_200), "40");
+        assert_eq!(rate(&pace, 1_200), "40");
         pace.add(60, Timestamp(4_900));
-        assert_eq!(told(&pace, 5_000), "25");
-        assert_eq!(told(&pace, 10_999), "10.001000100010002");
-        assert_eq!(told(&pace, 13_000), "6.666666666666667");
-        assert_eq!(told(&pace, 14_000), "0");
+        assert_eq!(rate(&pace, 5_000), "25");
+        assert_eq!(rate(&pace, 10_999), "10.001000100010002");
+        assert_eq!(rate(&pace, 13_000), "6.666666666666667");
+        assert_eq!(rate(&pace, 14_000), "0");
         // After the clock was set back, later seconds no longer count, and new jobs do.
         pace.add(100, Timestamp(60_000));
         pace.add(9, Timestamp(2_000));
-        assert_eq!(told(&pace, 2_500), "32.666666666666664");
+        assert_eq!(rate(&pace, 2_500), "32.666666666666664");
     }
 }

@@ -197,16 +197,16 @@ fn matched_record(wanted: Option<&Value>, record: &Value, kind: RecordKind) -> V
         RecordKind::Event => "event",
     };
     let text = || record.get(main).cloned().unwrap_or(Value::Null);
-    let said = |wanted: &str| match text().as_str() {
+    let matched_text = |wanted: &str| match text().as_str() {
         Some(message) if kind == RecordKind::Error && message.contains(wanted) => Value::from(wanted),
         _ => text(),
     };
     match wanted {
-        Some(Value::String(wanted)) => said(wanted),
+        Some(Value::String(wanted)) => matched_text(wanted),
         Some(Value::Object(fields)) => {
             let field = |(key, wanted): (&String, &Value)| {
                 let value = match wanted {
-                    Value::String(wanted) if key == main => said(wanted),
+                    Value::String(wanted) if key == main => matched_text(wanted),
                     _ => matched(wanted, record.get(key)?),
                 };
                 Some((key.clone(), value))

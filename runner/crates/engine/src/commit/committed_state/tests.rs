@@ -319,13 +319,13 @@ fn a_queue_that_keeps_its_jobs_for_ever_lets_go_of_none() {
 fn places_in_a_source_are_written_once() {
     let mut committed_state = committed_state("");
     let mark = SourceOffset { index: 5, segment: 0, offset: 50, line: 5 };
-    let told = placed(Some(mark), vec![segment(0, None)], batch(0, 1, 5, &[]));
+    let marked = placed(Some(mark), vec![segment(0, None)], batch(0, 1, 5, &[]));
     let places = |committed_state: &CommittedState, delivery: &StepChange| {
         let changes = committed_state.prepare(std::slice::from_ref(delivery), &Vec::new(), NOW).changes;
         (changes.marks.len(), changes.segments.len())
     };
-    assert_eq!(places(&committed_state, &told), (1, 1));
-    let group = [told];
+    assert_eq!(places(&committed_state, &marked), (1, 1));
+    let group = [marked];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
     assert_eq!(places(&committed_state, &group[0]), (0, 0));

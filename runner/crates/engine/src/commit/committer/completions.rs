@@ -58,8 +58,8 @@ impl Committer {
         let mut appended = Vec::new();
         let mut judge = |asked: &PendingRequest| {
             let effect = apply(&self.store, self.committed_state.configuration(), &asked.request, now)?;
-            let RequestEffect { changes: its, request_outcome, told, appended: events, .. } = effect;
-            let place = told.then_some(changes.reparked.len());
+            let RequestEffect { changes: its, request_outcome, completed, appended: events, .. } = effect;
+            let place = completed.then_some(changes.reparked.len());
             changes.reparked.extend(its.reparked);
             changes.appends.extend(its.appends);
             appended.extend(events);
@@ -85,7 +85,7 @@ impl Committer {
         for (asked, judged) in completions.asked.iter().zip(&judged) {
             let place = judged.as_ref().ok().and_then(|(_, place)| *place);
             let taken = place.and_then(|at| changes.reparked.get(at).cloned());
-            durable.told.extend(self.telling(&asked.request, taken));
+            durable.completions.extend(self.completion_notice(&asked.request, taken));
         }
         // A run that is over receives no messages.
         let _ = self.messages.send(Message::Committed(durable));
@@ -97,9 +97,9 @@ impl Committer {
 
     /// Commits the accepted completions, if there are any.
     fn put_down(&mut self, changes: &Changes) -> Result<Option<CommitOutcome>, EngineError> {
-        let mut told = false;
+        let mut logged = false;
         while !changes.reparked.is_empty() {
-            if let Some(committed) = self.commit_changes(changes, &mut told)? {
+            if let Some(committed) = self.commit_changes(changes, &mut logged)? {
                 return Ok(Some(committed));
             }
         }

@@ -25,7 +25,7 @@ impl Committer {
     pub(crate) fn commit_changes(
         &mut self,
         changes: &Changes,
-        told: &mut bool,
+        logged: &mut bool,
     ) -> Result<Option<CommitOutcome>, EngineError> {
         let outcome = |Committed { transaction, parked, appended, late, .. }| {
             let stamp = Stamp { position: 0, time: changes.now, transaction };
@@ -34,17 +34,17 @@ impl Committer {
         };
         match self.writer.commit(changes) {
             Ok(committed) => {
-                if *told {
+                if *logged {
                     self.stats.set_full(None);
                 }
                 Ok(Some(outcome(committed)))
             }
             Err(error) if error.is_full() => {
                 let error = error.into();
-                self.say_full(&error, told);
+                self.log_full(&error, logged);
                 // The store is reopened first, so that it can be read during the wait.
-                let Some(committed) = self.reopen(told)? else {
-                    self.wait_for_room(error, told)?;
+                let Some(committed) = self.reopen(logged)? else {
+                    self.wait_for_room(error, logged)?;
                     return Ok(None);
                 };
                 self.stats.set_full(None);
@@ -56,19 +56,19 @@ impl Committer {
 
     /// Reopens the store after a commit on a full disk. Returns the result of the commit if it became durable
     /// all the same.
-    fn reopen(&mut self, told: &mut bool) -> Result<Option<Committed>, EngineError> {
+    fn reopen(&mut self, logged: &mut bool) -> Result<Option<Committed>, EngineError> {
         loop {
             match self.writer.reopen() {
                 Ok(reopened) => return Ok(reopened.kept),
-                Err(error) if error.is_full() => self.wait_for_room(error.into(), told)?,
+                Err(error) if error.is_full() => self.wait_for_room(error.into(), logged)?,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
     /// Logs once that the disk is full, and waits for a while.
-    pub(crate) fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
-        self.say_full(&error, told);
+    pub(crate) fn wait_for_room(&self, error: EngineError, logged: &mut bool) -> Result<(), EngineError> {
+        self.log_full(&error, logged);
         self.wait_or(error)
     }
 
@@ -77,13 +77,13 @@ impl Committer {
         &self,
         sink: SinkRef,
         error: EngineError,
-        told: &mut bool,
+        logged: &mut bool,
     ) -> Result<(), EngineError> {
-        if !*told {
+        if !*logged {
             let sink = self.sinks.address(sink).map(Address::to_string).unwrap_or_default();
             let why = Chain(&error).to_string();
             tracing::warn!(target: log_target::ENGINE, %sink, error = %why, "the sink waits until fewer files are open");
-            *told = true;
+            *logged = true;
         }
         self.wait_or(error)
     }
@@ -96,12 +96,12 @@ impl Committer {
         }
     }
 
-    fn say_full(&self, error: &EngineError, told: &mut bool) {
-        if !*told {
+    fn log_full(&self, error: &EngineError, logged: &mut bool) {
+        if !*logged {
             let why = Chain(error).to_string();
             tracing::error!(target: log_target::ENGINE, error = %why, "the disk is full; no job is lost, and the run resumes when the disk has room");
             self.stats.set_full(Some(why));
-            *told = true;
+            *logged = true;
         }
     }
 }

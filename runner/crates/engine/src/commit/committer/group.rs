@@ -35,7 +35,7 @@ pub(crate) struct CommitGroup {
     lets_go: bool,
     stopped: Vec<StepStop>,
     /// External completions, in a separate commit: they are independent of the deliveries.
-    told: Completions,
+    completions: Completions,
     /// Operator's request, in a commit of its own at the end.
     asked: Option<PendingRequest>,
     /// Part of a reload, likewise.
@@ -71,7 +71,7 @@ impl CommitGroup {
             match next {
                 CommitRequest::Amend(asked) => {
                     bytes += asked.byte_len();
-                    if let Some(asked) = group.told.add(asked) {
+                    if let Some(asked) = group.completions.add(asked) {
                         group.asked = Some(asked);
                         return group;
                     }
@@ -113,14 +113,15 @@ impl CommitGroup {
 
     /// Parts of the group, in the order of their commits.
     pub(crate) fn parts(self) -> impl Iterator<Item = GroupPart> {
-        let Self { entries, pushes, ticked, printed, late, lets_go, stopped, told, asked, reload } = self;
+        let Self { entries, pushes, ticked, printed, late, lets_go, stopped, completions, asked, reload } =
+            self;
         let ingests = !(pushes.is_empty() && ticked.is_empty() && printed.is_empty() && late.is_empty());
         let changes = ingests || !entries.is_empty();
         let parts = [
             changes.then(|| GroupPart::Changes(GroupChanges { entries, pushes, ticked, printed, late })),
             (!stopped.is_empty()).then(|| GroupPart::Stops(stopped)),
             lets_go.then_some(GroupPart::Retention),
-            (!told.is_empty()).then(|| GroupPart::Completions(told)),
+            (!completions.is_empty()).then(|| GroupPart::Completions(completions)),
             asked.map(GroupPart::Operator),
             reload.map(GroupPart::Reload),
         ];
@@ -129,8 +130,12 @@ impl CommitGroup {
 
     /// Whether a client or a schedule waits for this group.
     fn is_waited_for(&self) -> bool {
-        let Self { pushes, ticked, printed, late, told, .. } = self;
-        !(pushes.is_empty() && ticked.is_empty() && printed.is_empty() && late.is_empty() && told.is_empty())
+        let Self { pushes, ticked, printed, late, completions, .. } = self;
+        !(pushes.is_empty()
+            && ticked.is_empty()
+            && printed.is_empty()
+            && late.is_empty()
+            && completions.is_empty())
     }
 }
 

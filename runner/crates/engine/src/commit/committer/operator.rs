@@ -20,19 +20,20 @@ impl Committer {
             Ok(effect) => effect,
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
-                let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
+                let (moved, notice) =
+                    (self.unmoved(&asked.request), self.completion_notice(&asked.request, None));
                 let ends_move = asked.request.moves_jobs();
-                let told = told.into_iter().collect();
-                let durable = CommitNotice { moved, ends_move, told, ..CommitNotice::default() };
+                let completions = notice.into_iter().collect();
+                let durable = CommitNotice { moved, ends_move, completions, ..CommitNotice::default() };
                 let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
             }
         };
         let watermarks = self.committed_state.add_moved_watermarks(&mut effect);
-        let mut told = false;
+        let mut logged = false;
         let committed = loop {
-            match self.commit_changes(&effect.changes, &mut told) {
+            match self.commit_changes(&effect.changes, &mut logged) {
                 Ok(Some(committed)) => break committed,
                 Ok(None) => {}
                 Err(error) => {
@@ -87,8 +88,8 @@ impl Committer {
         let (paused, monitor, ends_move) = (effect.paused, effect.monitor, request.moves_jobs());
         let mut durable = CommitNotice { ends_move, paused, monitor, lanes, ..CommitNotice::default() };
         durable.returned = returned.collect();
-        let taken = reparked.into_iter().next().filter(|_| effect.told);
-        durable.told.extend(self.telling(request, taken));
+        let taken = reparked.into_iter().next().filter(|_| effect.completed);
+        durable.completions.extend(self.completion_notice(request, taken));
         durable.moved = effect.moves.map(moved);
         durable.late = self.next_late(&effect.late.into_iter().collect());
         for (step, input, progress) in effect.progress {
@@ -102,7 +103,7 @@ impl Committer {
     }
 
     /// Notice of an external completion, if the request is one.
-    pub(crate) fn telling(
+    pub(crate) fn completion_notice(
         &self,
         request: &Request,
         taken: Option<(ParkedKey, ParkedJob)>,

@@ -181,8 +181,8 @@ impl Committer {
 
     /// Commits changes as often as it takes; nothing, if there are none.
     fn commit_all(&mut self, changes: &Changes) -> Result<(), EngineError> {
-        let mut told = false;
-        while start::has_news(changes) && self.commit_changes(changes, &mut told)?.is_none() {}
+        let mut logged = false;
+        while start::has_news(changes) && self.commit_changes(changes, &mut logged)?.is_none() {}
         Ok(())
     }
 }

@@ -160,18 +160,18 @@ proptest! {
         let mut model = Model::default();
         for group in groups {
             let pushes = group.iter().map(|(jobs, whole)| push(jobs, *whole, &outcomes)).collect();
-            let told = commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 1);
+            let results = commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 1);
             let expected: Vec<_> =
                 group.iter().map(|(jobs, whole)| model.push(jobs, *whole)).collect();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(results, expected);
         }
         let address = &committed_state.configuration().queues[1].address;
         let batch = store.read(address, 1, usize::MAX, usize::MAX).unwrap();
-        let stands: Vec<String> = batch.iter().flat_map(|batch| {
+        let stored: Vec<String> = batch.iter().flat_map(|batch| {
             batch.payloads.iter().map(|job| String::from_utf8(job.to_vec()).unwrap())
         }).collect();
         let expected: Vec<String> = model.queue.iter().map(|job| format!("{job:?}")).collect();
-        prop_assert_eq!(stands, expected);
+        prop_assert_eq!(stored, expected);
     }
 }
 
@@ -205,16 +205,16 @@ fn late_jobs_keep_their_keys_before_and_after_they_are_on_the_queue() {
         Push { late, ..push(&[(1, 0), (2, 0), (3, 0)], Some(1), &outcomes) }
     };
     let one = |job| push(&[job], None, &outcomes);
-    let mut told = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 1);
+    let mut outcomes_of = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 1);
     let late = vec![(0, ParkedId(1)), (2, ParkedId(2))];
     let known = |place| Ok(Pushed::Appended { first: 0, jobs: 0, known: vec![(0, place)], late: Vec::new() });
     // A later push of the group knows the jobs of an earlier one.
-    let both = told(vec![body(), one((3, 0))]);
+    let both = outcomes_of(vec![body(), one((3, 0))]);
     let new = Ok(Pushed::Appended { first: 1, jobs: 1, known: Vec::new(), late });
     assert_eq!(both, [new, known(PushedPlace::Late(ParkedId(2)))]);
     let again = Ok(Pushed::Known { first: 1, jobs: 1, late_first: ParkedId(1), late: 2 });
     let conflict = KeyConflict { position: Some(0), earlier: Some(PushedPlace::Late(ParkedId(1))) };
-    assert_eq!(told(vec![body(), one((1, 1))]), [again, Err(conflict)]);
+    assert_eq!(outcomes_of(vec![body(), one((1, 1))]), [again, Err(conflict)]);
 
     let due = IngestGroup::default();
     let due = due.with_due(vec![QueueRef(1), QueueRef(1)], &committed_state, &store, Timestamp(50)).unwrap();
@@ -222,8 +222,8 @@ fn late_jobs_keep_their_keys_before_and_after_they_are_on_the_queue() {
     let address = committed_state.configuration().queues[1].address.clone();
     assert_eq!(store.late_count(&address).unwrap(), 1);
     assert_eq!(store.next_late(&address).unwrap(), Some(Timestamp(60)));
-    let mut told = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 51);
-    let places = told(vec![one((1, 0)), one((3, 0))]);
+    let mut outcomes_of = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 51);
+    let places = outcomes_of(vec![one((1, 0)), one((3, 0))]);
     assert_eq!(places, [known(PushedPlace::Index(2)), known(PushedPlace::Late(ParkedId(2)))]);
     assert_eq!(store.queue(&address).unwrap().map(|queue| queue.head), Some(2), "each is appended once");
 }

@@ -46,7 +46,7 @@ impl Play {
         Self::with(queuer, Due::Never, ParkReason::Pending { handle: "h".to_owned(), since: NOW })
     }
 
-    fn with(queuer: &str, due: Due, standing: ParkReason) -> Self {
+    fn with(queuer: &str, due: Due, reason: ParkReason) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let toml = format!(
             "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -64,7 +64,7 @@ impl Play {
             due,
             inputs: vec![("p/q".into(), 1)],
             payload: b"1".to_vec(),
-            reason: standing,
+            reason,
             ..ParkedJob::default()
         };
         let delayed = vec![NewParkedJob { step: step(), job }];
@@ -120,7 +120,7 @@ impl Play {
     }
 
     /// Completes the job externally; returns its row, as far as the coordinator knows it.
-    fn say(&mut self, status: ExternalStatus) -> Option<ParkedId> {
+    fn complete(&mut self, status: ExternalStatus) -> Option<ParkedId> {
         let completion = CompletionRecord { status, result: None, reason: None };
         let token = String::new();
         match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
@@ -130,13 +130,13 @@ impl Play {
     }
 
     /// Reports the completion as durable.
-    fn is_told(&mut self, completion: CompletionRecord) {
+    fn is_completed(&mut self, completion: CompletionRecord) {
         let row = self.row();
         let mut job = self.store.parked(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
         let ParkReason::Pending { handle, since } = job.reason else { panic!("{:?}", job.reason) };
         job.reason = ParkReason::Completed { handle, since, completion };
-        let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
-        let durable = CommitNotice { told, ..CommitNotice::default() };
+        let completions = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
+        let durable = CommitNotice { completions, ..CommitNotice::default() };
         self.coordinator.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 
@@ -226,12 +226,12 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     assert!(matches!(asked, (Request::Cancel { rows, .. }, 1) if rows.is_empty()));
     let cancelled = play.cancel(vec![row], Vec::new());
     assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
-    assert_eq!(play.say(ExternalStatus::Committed), None);
+    assert_eq!(play.complete(ExternalStatus::Committed), None);
     let watch = &play.coordinator.steps[1].queued.as_ref().unwrap().pending;
     assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
     // The request had no effect, so the job is pending as before.
     play.is_left();
-    assert_eq!(play.say(ExternalStatus::Committed), Some(row));
+    assert_eq!(play.complete(ExternalStatus::Committed), Some(row));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_pending_job_that_is_out_stays_out() {
     let row = play.row();
     play.cancel(vec![row.id], Vec::new());
     play.is_moved(vec![(row.clone(), None)]);
-    assert_eq!(play.say(ExternalStatus::Committed), None);
+    assert_eq!(play.complete(ExternalStatus::Committed), None);
     assert_eq!(play.coordinator.dispatcher.state(1, JobKey::stored(row.id.0)), None);
     let queued = play.coordinator.steps[1].queued.as_ref().unwrap();
     assert!(queued.buffer.row(JobKey::stored(row.id.0)).is_none());
@@ -251,7 +251,7 @@ fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
     for status in [ExternalStatus::Valid, ExternalStatus::Committed] {
         let mut play = Play::pending(QUEUERS[1]);
         let row = play.row().id;
-        assert_eq!(play.say(status), Some(row));
+        assert_eq!(play.complete(status), Some(row));
         // The row changes as soon as the completion is durable.
         let cancelled = play.cancel(vec![row], Vec::new());
         assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{status:?}");
@@ -263,10 +263,10 @@ fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_s
     let mut play = Play::pending(MONITORED);
     let row = play.row().id;
     let asking = play.asks(Timestamp(3000));
-    assert_eq!(play.say(ExternalStatus::Valid), Some(row));
+    assert_eq!(play.complete(ExternalStatus::Valid), Some(row));
     // The row to deliver is about to change.
     assert!(!play.answers(&asking, ExternalStatus::Committed, Timestamp(3000)));
-    play.is_told(CompletionRecord { status: ExternalStatus::Valid, result: None, reason: None });
+    play.is_completed(CompletionRecord { status: ExternalStatus::Valid, result: None, reason: None });
     // The monitor is polled again, and its answer counts.
     let asking = play.asks(Timestamp(5000));
     assert!(play.answers(&asking, ExternalStatus::Committed, Timestamp(5000)));

@@ -39,7 +39,7 @@ struct Running {
     clock: Arc<ManualClock>,
     coordinator: Coordinator,
     committer: Committer,
-    told: Receiver<Message>,
+    received: Receiver<Message>,
     finished: bool,
     /// The disk failed.
     failed: bool,
@@ -78,7 +78,7 @@ impl Place {
             start::start(&generation, Sinks::default(), &store, self.clock.now(), &AtomicBool::new(false))
                 .unwrap()
                 .unwrap();
-        let (messages, told) = crossbeam_channel::unbounded();
+        let (messages, received) = crossbeam_channel::unbounded();
         let context = RunContext {
             store,
             writer,
@@ -100,7 +100,7 @@ impl Place {
             clock: Arc::clone(&self.clock),
             coordinator,
             committer,
-            told,
+            received,
             finished: false,
             failed: false,
         };
@@ -146,7 +146,7 @@ impl Running {
                     _ => {}
                 }
             }
-            let Ok(message) = self.told.try_recv() else { return };
+            let Ok(message) = self.received.try_recv() else { return };
             self.coordinator.handle_message(message, self.clock.now(), &mut actions).unwrap();
         }
     }
@@ -207,7 +207,7 @@ fn each_tick_is_a_job_at_its_time_and_once_over_many_runs() {
 
 #[test]
 fn what_came_between_runs_is_skipped_or_made_up_for() {
-    let mut told = String::new();
+    let mut text = String::new();
     for missed in ["skip", "once", "all"] {
         let settings = format!("cron = \"0 * * * *\"\nmissed = \"{missed}\"");
         let place = Place::ticking(&settings, "2024-05-01T12:30:00Z");
@@ -218,9 +218,9 @@ fn what_came_between_runs_is_skipped_or_made_up_for() {
         place.run(false);
         // The skipped ticks are recorded.
         place.run(false).pass(MINUTE);
-        writeln!(told, "{missed}\n  {}", place.dues().join("\n  ")).unwrap();
+        writeln!(text, "{missed}\n  {}", place.dues().join("\n  ")).unwrap();
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(text);
 }
 
 #[test]
@@ -350,18 +350,18 @@ fn an_idle_run_lets_go_of_what_has_become_too_old_and_writes_nothing_else() {
         format!("{kept} jobs after {} commits", running.commits())
     };
     let mut running = place.run(false);
-    let mut told = String::new();
+    let mut text = String::new();
     for minute in 0..70 {
         let line = state(&running);
-        if !told.ends_with(&line) {
-            write!(told, "\nminute {minute}: {line}").unwrap();
+        if !text.ends_with(&line) {
+            write!(text, "\nminute {minute}: {line}").unwrap();
         }
         running.pass(MINUTE);
     }
     drop(running);
     place.clock.advance(HOUR);
-    write!(told, "\nat the next start: {}", state(&place.run(false))).unwrap();
-    insta::assert_snapshot!(told, @r"
+    write!(text, "\nat the next start: {}", state(&place.run(false))).unwrap();
+    insta::assert_snapshot!(text, @r"
     minute 0: 2 jobs after 3 commits
     minute 61: 1 jobs after 4 commits
     at the next start: 0 jobs after 5 commits

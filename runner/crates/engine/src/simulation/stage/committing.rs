@@ -65,7 +65,7 @@ impl Stage<'_> {
             return Err(Crash);
         }
         let mut delivered = Vec::new();
-        while let Ok(message) = self.told.try_recv() {
+        while let Ok(message) = self.received.try_recv() {
             if let Message::Committed(durable) = &message {
                 delivered.extend(durable.delivered.iter().map(|&(_, id, _)| id));
             }

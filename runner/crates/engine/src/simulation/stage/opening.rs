@@ -90,7 +90,7 @@ impl<'w> Stage<'w> {
         }
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
-        let (messages, told) = crossbeam_channel::unbounded();
+        let (messages, received) = crossbeam_channel::unbounded();
         let context = RunContext {
             store: store.clone(),
             writer,
@@ -118,7 +118,7 @@ impl<'w> Stage<'w> {
             store,
             coordinator,
             committer,
-            told,
+            received,
             batch,
             workers,
             inbox: VecDeque::new(),

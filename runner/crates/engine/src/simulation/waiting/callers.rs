@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 
-use super::standing::{At, Standings, Way};
+use super::stored_states::{At, StoredStates, Way};
 use crate::operator::request::{MoveSummary, PendingRequest, Request, RequestOutcome};
 use crate::simulation::dice::Dice;
 use tidegate_model::Address;
@@ -61,7 +61,7 @@ impl Callers {
         &mut self,
         dice: &mut Dice,
         step: &Address,
-        standings: &Standings,
+        stored: &StoredStates,
         may_take_fresh: bool,
     ) -> Option<PendingRequest> {
         let step = step.clone();
@@ -75,13 +75,13 @@ impl Callers {
         let request = match dice.below(6) {
             0 => Request::Pause { step, paused: true },
             1 | 2 => Request::Pause { step, paused: false },
-            3 | 4 => Request::MakeDue { step, rows: self.rows(dice, standings)? },
+            3 | 4 => Request::MakeDue { step, rows: self.rows(dice, stored)? },
             _ => {
-                let rows = self.rows(dice, standings).unwrap_or_default();
+                let rows = self.rows(dice, stored).unwrap_or_default();
                 let (drop, pending) = (self.drops || dice.chance(40), dice.chance(50));
                 let mut jobs = BTreeSet::new();
                 for _ in 0..if may_take_fresh { dice.below(3) } else { 0 } {
-                    jobs.insert(dice.between(1, standings.jobs.len() as u64 + 1));
+                    jobs.insert(dice.between(1, stored.jobs.len() as u64 + 1));
                 }
                 Request::Cancel { step, rows, jobs: jobs.into_iter().collect(), drop, pending }
             }
@@ -128,10 +128,10 @@ impl Callers {
     }
 
     /// Reads the answers.
-    pub(crate) fn listen(&mut self, standings: &Standings) {
+    pub(crate) fn listen(&mut self, stored: &StoredStates) {
         for (request, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
-                Ok(Ok(request_outcome)) => self.request_outcome(&request, &request_outcome, standings),
+                Ok(Ok(request_outcome)) => self.request_outcome(&request, &request_outcome, stored),
                 Ok(Err(why)) => panic!("{request:?} was refused: {why}"),
                 Err(TryRecvError::Empty) => self.asked.push((request, answer)),
                 Err(TryRecvError::Disconnected) => {}
@@ -143,7 +143,7 @@ impl Callers {
         &mut self,
         request: &Request,
         request_outcome: &RequestOutcome,
-        standings: &Standings,
+        stored: &StoredStates,
     ) {
         self.request_outcome += 1;
         match (request, request_outcome) {
@@ -171,9 +171,9 @@ impl Callers {
                     "{request:?}: {request_outcome:?}"
                 );
                 let way = if *drop { Way::Nothing } else { Way::Error };
-                let out = |index: &u64| standings.jobs.get(index) == Some(&At::Through(way));
-                let stands = |row: &&ParkedId| standings.rows.keys().any(|key| key.id == **row);
-                let rows_out = rows.iter().filter(|row| !stands(row)).count();
+                let out = |index: &u64| stored.jobs.get(index) == Some(&At::Through(way));
+                let is_stored = |row: &&ParkedId| stored.rows.keys().any(|key| key.id == **row);
+                let rows_out = rows.iter().filter(|row| !is_stored(row)).count();
                 let jobs_out = jobs.iter().filter(|index| out(index)).count();
                 assert!(
                     rows_out + jobs_out >= usize::try_from(taken).unwrap(),
@@ -196,12 +196,12 @@ impl Callers {
     }
 
     /// Some parked jobs, present or past, or those of another open request.
-    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<ParkedId>> {
-        let all: Vec<ParkedId> = standings.rows.keys().map(|key| key.id).collect();
+    fn rows(&mut self, dice: &mut Dice, stored: &StoredStates) -> Option<Vec<ParkedId>> {
+        let all: Vec<ParkedId> = stored.rows.keys().map(|key| key.id).collect();
         let count = 1 + dice.below(3);
         let mut rows = if dice.chance(40) { self.last.clone() } else { dice.several(&all, count) };
         if dice.chance(10) {
-            let sequences: Vec<u64> = standings.sequences.keys().copied().collect();
+            let sequences: Vec<u64> = stored.sequences.keys().copied().collect();
             if !sequences.is_empty() {
                 rows.push(ParkedId(*dice.pick(&sequences)));
             }

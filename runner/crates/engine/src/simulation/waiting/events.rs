@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::standing::{At, Standings, Way};
+use super::stored_states::{At, StoredStates, Way};
 use crate::simulation::history::History;
 use tidegate_model::Address;
 
@@ -36,22 +36,22 @@ pub(crate) enum Begins {
 
 impl Events {
     /// Observes the events, and compares them with the jobs.
-    pub(crate) fn look(&mut self, history: &History, standings: &Standings, begins: Begins) {
+    pub(crate) fn look(&mut self, history: &History, stored: &StoredStates, begins: Begins) {
         let queue = Address::parse("p/events").unwrap();
         let rows = history.rows.get(&queue).map(Vec::as_slice).unwrap_or_default();
         for row in rows[self.seen..].iter().flatten() {
             self.add(serde_json::from_slice(&row.payload).unwrap());
         }
         self.seen = rows.len();
-        for (index, at) in &standings.jobs {
+        for (index, at) in &stored.jobs {
             let none = JobEvents::default();
             let events = self.jobs.get(index).unwrap_or(&none);
             // A snapshot records the beginning of a batch, and no state of its jobs.
             let is_in_snapshot = begins == Begins::InSnapshots
                 && matches!(at, At::Fresh | At::Delayed { .. })
                 && events.last["event"] == "begun";
-            let is_told = events.describe(at) || is_in_snapshot;
-            assert!(is_told, "{index} is {at:?}, and its events are {events:?}");
+            let is_described = events.describe(at) || is_in_snapshot;
+            assert!(is_described, "{index} is {at:?}, and its events are {events:?}");
             let begun = match begins {
                 Begins::InRows => events.begun >= at.attempts(),
                 Begins::InSnapshots => true,
@@ -59,8 +59,8 @@ impl Events {
             };
             assert!(begun, "{index} is {at:?}, and was begun {} times", events.begun);
         }
-        let finished = standings.jobs.values().take_while(|at| matches!(at, At::Through(_))).count();
-        assert_eq!(self.watermark, finished as u64, "the watermark is another one: {standings:#?}");
+        let finished = stored.jobs.values().take_while(|at| matches!(at, At::Through(_))).count();
+        assert_eq!(self.watermark, finished as u64, "the watermark is another one: {stored:#?}");
     }
 
     fn add(&mut self, event: Value) {

@@ -26,8 +26,8 @@ pub(crate) struct Outside {
 struct Entry {
     /// Next statuses, in order.
     ahead: Vec<ExternalStatus>,
-    stands: ExternalStatus,
-    told: Option<ExternalStatus>,
+    status: ExternalStatus,
+    reported: Option<ExternalStatus>,
     /// Whether it was ever reported as valid.
     was_valid: bool,
 }
@@ -47,12 +47,12 @@ impl Outside {
     /// Accepts a submitted job, perhaps not for the first time. `forgotten`: it was reported as unknown
     /// before.
     pub(crate) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
-        let told = self.told(id);
+        let last = self.last_status(id);
         assert!(
-            forgotten || !matches!(told, Some(ExternalStatus::Committed | ExternalStatus::Invalid)),
-            "job {id} is {told:?}, and is submitted again"
+            forgotten || !matches!(last, Some(ExternalStatus::Committed | ExternalStatus::Invalid)),
+            "job {id} is {last:?}, and is submitted again"
         );
-        if self.committed_state.contains_key(&id) && told != Some(ExternalStatus::Unknown) {
+        if self.committed_state.contains_key(&id) && last != Some(ExternalStatus::Unknown) {
             // The ledger knows the job by its key.
             return;
         }
@@ -69,12 +69,12 @@ impl Outside {
         ahead.push(*dice.pick(&end));
         ahead.reverse();
         self.committed_state
-            .insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None, was_valid: false });
+            .insert(id, Entry { ahead, status: ExternalStatus::Pending, reported: None, was_valid: false });
     }
 
     /// Last well-formed status of a job.
-    pub(crate) fn told(&self, id: u64) -> Option<ExternalStatus> {
-        self.committed_state.get(&id)?.told
+    pub(crate) fn last_status(&self, id: u64) -> Option<ExternalStatus> {
+        self.committed_state.get(&id)?.reported
     }
 
     /// Whether a job was reported as valid since it was submitted. A later status may not have arrived.
@@ -105,14 +105,14 @@ impl Outside {
             1 => read(&json!(7), &jobs),
             2 => read(&json!(vec!["committed"; jobs.len() + 1]), &jobs),
             _ if dice.chance(50) => {
-                let list: Vec<Value> = asked.iter().map(|(id, _)| self.say(dice, *id)).collect();
+                let list: Vec<Value> = asked.iter().map(|(id, _)| self.report(dice, *id)).collect();
                 read(&json!(list), &jobs)
             }
             _ => {
                 let mut map: Map<String, Value> =
-                    asked.iter().map(|(id, handle)| (handle.clone(), self.say(dice, *id))).collect();
+                    asked.iter().map(|(id, handle)| (handle.clone(), self.report(dice, *id))).collect();
                 if !self.calm {
-                    self.say_of_others(dice, &asked, &mut map);
+                    self.report_others(dice, &asked, &mut map);
                 }
                 read(&map.into(), &jobs)
             }
@@ -121,7 +121,7 @@ impl Outside {
     }
 
     /// Adds answers for jobs that were not polled.
-    fn say_of_others(&self, dice: &mut Dice, asked: &[(u64, String)], map: &mut Map<String, Value>) {
+    fn report_others(&self, dice: &mut Dice, asked: &[(u64, String)], map: &mut Map<String, Value>) {
         let others = self.committed_state.keys().filter(|id| !asked.iter().any(|(one, _)| one == *id));
         for id in others {
             let word = *dice.pick(&["committed", "invalid", "unknown"]);
@@ -130,7 +130,7 @@ impl Outside {
         }
     }
 
-    fn say(&mut self, dice: &mut Dice, id: u64) -> Value {
+    fn report(&mut self, dice: &mut Dice, id: u64) -> Value {
         let entry = self.committed_state.get_mut(&id).unwrap_or_else(|| panic!("{id} was never handed over"));
         if !self.calm {
             match dice.below(12) {
@@ -138,19 +138,19 @@ impl Outside {
                 1 => return json!("vaild"),
                 2 => return json!(["committed"]),
                 // The table does not allow this change of a valid job.
-                3 if entry.told == Some(ExternalStatus::Valid) => return json!("pending"),
+                3 if entry.reported == Some(ExternalStatus::Valid) => return json!("pending"),
                 _ => {}
             }
         }
         if (self.calm || dice.chance(60))
             && let Some(next) = entry.ahead.pop()
         {
-            entry.stands = next;
+            entry.status = next;
         }
-        entry.told = Some(entry.stands);
-        entry.was_valid |= entry.stands == ExternalStatus::Valid;
-        let word = entry.stands.as_str();
-        match entry.stands {
+        entry.reported = Some(entry.status);
+        entry.was_valid |= entry.status == ExternalStatus::Valid;
+        let word = entry.status.as_str();
+        match entry.status {
             ExternalStatus::Committed if dice.chance(50) => {
                 json!({ "status": word, "result": { "out": { "id": id, "tx": 1 } } })
             }

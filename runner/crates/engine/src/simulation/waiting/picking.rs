@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Waiting;
 use super::callers::Callers;
 use super::plan::Order;
-use super::standing::{At, position};
+use super::stored_states::{At, position};
 use crate::commit::request::{CommitRequest as Ordered, StepChange};
 use crate::coordinator::{Action, Coordinator};
 use crate::runtime::message::Message;
@@ -18,7 +18,7 @@ use tidegate_model::ExternalStatus;
 #[expect(clippy::struct_excessive_bools, reason = "independent states of a step")]
 pub(crate) struct Picking {
     /// State of each job when it was last reported.
-    stood: BTreeMap<u64, WaitingState>,
+    last_states: BTreeMap<u64, WaitingState>,
     /// Picked jobs that did not run: they keep their turn.
     put_back: BTreeSet<u64>,
     /// Last answer of the gate, with its time.
@@ -112,22 +112,22 @@ impl Waiting {
             let before = std::mem::take(&mut self.picking);
             self.picking = before.anew(epoch);
         }
-        let state = |index: u64| self.standings.keys(index).find_map(|key| view.room.state(key));
-        let stands: BTreeMap<u64, WaitingState> =
-            self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
+        let state = |index: u64| self.stored.keys(index).find_map(|key| view.room.state(key));
+        let states: BTreeMap<u64, WaitingState> =
+            self.stored.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
         let runs =
             |all: &BTreeMap<u64, WaitingState>, index: u64| all.get(&index) == Some(&WaitingState::Running);
-        for &index in stands.keys() {
-            if runs(&stands, index) && !runs(&self.picking.stood, index) {
-                self.picked(index, &stands, now);
+        for &index in states.keys() {
+            if runs(&states, index) && !runs(&self.picking.last_states, index) {
+                self.picked(index, &states, now);
                 self.picking.put_back.remove(&index);
-                self.check_limits(index, &stands);
+                self.check_limits(index, &states);
             }
-            if runs(&self.picking.stood, index) && stands[&index] == WaitingState::Waiting {
+            if runs(&self.picking.last_states, index) && states[&index] == WaitingState::Waiting {
                 self.picking.put_back.insert(index);
             }
         }
-        self.picking.stood = stands;
+        self.picking.last_states = states;
         for (_, id) in delivered.iter().filter(|(of, _)| *of == step) {
             // The clock may have been set forward for the attempt alone, and back since.
             let hold = self.picking.holds.remove(id).filter(|&(since, _)| since <= now);
@@ -138,8 +138,8 @@ impl Waiting {
 
     /// Checks that no unfinished job blocks an attempt, apart from those that were attempted before it in its batch.
     pub(crate) fn attempted_in_a_row(&self, index: u64, before: &[u64]) {
-        let is_later_try = self.plan.frees_when_valid && self.standings.jobs[&index] != At::Fresh;
-        for (&other, at) in self.standings.jobs.range(..index).filter(|_| !is_later_try) {
+        let is_later_try = self.plan.frees_when_valid && self.stored.jobs[&index] != At::Fresh;
+        for (&other, at) in self.stored.jobs.range(..index).filter(|_| !is_later_try) {
             let is_behind = self.has_begun_before(index) && !matches!(at, At::Pending { .. });
             let is_over = matches!(at, At::Through(_)) || self.is_settled(other) || self.may_be_out(other);
             let blocks = !is_over && !is_behind && !before.contains(&other) && self.holds(other, index);
@@ -147,8 +147,8 @@ impl Waiting {
         }
     }
 
-    fn picked(&self, index: u64, stands: &BTreeMap<u64, WaitingState>, now: i64) {
-        let Picking { stood, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
+    fn picked(&self, index: u64, states: &BTreeMap<u64, WaitingState>, now: i64) {
+        let Picking { last_states, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
         let what = || format!("{index} is picked at {now}: {self:#?}");
         assert!(!paused && !stopping, "the step starts nothing: {}", what());
         let lane = &self.jobs[&index].lane;
@@ -158,7 +158,7 @@ impl Waiting {
             assert!(open, "the gate is closed: {}", what());
         }
         assert!(held_until.is_none_or(|until| until <= now), "a job holds the step: {}", what());
-        match &self.standings.jobs[&index] {
+        match &self.stored.jobs[&index] {
             At::Delayed { due, .. } => {
                 assert!(*due <= now || *set_back, "it is tried before its time: {}", what());
             }
@@ -167,26 +167,26 @@ impl Waiting {
                 panic!("it is {at:?}: {}", what())
             }
         }
-        for (&other, at) in self.standings.jobs.range(..index) {
+        for (&other, at) in self.stored.jobs.range(..index) {
             // A finished job holds its lane no longer, though its result may not be delivered yet.
-            let finished = stands.get(&other) == Some(&WaitingState::Finished);
+            let finished = states.get(&other) == Some(&WaitingState::Finished);
             // A valid job frees its lane, and so does a result that waits in memory. A crash may forget both after later
             // jobs have started.
             let may_forget = self.plan.frees_when_valid || self.plan.ordered;
-            let is_later_try = may_forget && self.standings.jobs[&index] != At::Fresh;
+            let is_later_try = may_forget && self.stored.jobs[&index] != At::Fresh;
             // A valid job that the external system has forgotten holds its lane again once the run knows it.
-            let still_valid = stands.get(&other) == Some(&WaitingState::Pending) && self.was_valid(other);
+            let still_valid = states.get(&other) == Some(&WaitingState::Pending) && self.was_valid(other);
             let is_behind = self.has_begun_before(index)
-                && !matches!(stands.get(&other), Some(WaitingState::Running | WaitingState::Pending));
+                && !matches!(states.get(&other), Some(WaitingState::Running | WaitingState::Pending));
             let is_free = finished || is_later_try || is_behind || still_valid || self.is_settled(other);
             // Jobs that wait for each other may share a batch. Their order is checked when they are attempted.
             let in_a_row = (self.plan.runs_in_a_row() || self.plan.claims_in_turn())
-                && stands.get(&other) == Some(&WaitingState::Running);
+                && states.get(&other) == Some(&WaitingState::Running);
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
         // Jobs that began beside each other, under other rules or before a crash, go one after the other.
-        for (&other, state) in stands.iter().filter(|&(&other, _)| other != index) {
+        for (&other, state) in states.iter().filter(|&(&other, _)| other != index) {
             let is_held = match state {
                 WaitingState::Running => !self.plan.runs_in_a_row() && !self.plan.claims_in_turn(),
                 WaitingState::Pending => !self.was_valid(other) && !self.is_settled(other),
@@ -196,46 +196,47 @@ impl Waiting {
             assert!(!blocks, "{other} is {state:?} beside it: {}", what());
         }
         // A claim that was given back leaves a delayed row.
-        let is_unknown = matches!(self.standings.jobs[&index], At::Started(_))
-            || stood.get(&index) == Some(&WaitingState::Unknown);
-        for &other in self.standings.jobs.keys().filter(|_| !is_unknown) {
+        let is_unknown = matches!(self.stored.jobs[&index], At::Started(_))
+            || last_states.get(&index) == Some(&WaitingState::Unknown);
+        for &other in self.stored.jobs.keys().filter(|_| !is_unknown) {
             // After a loss of power, jobs behind the first one of `serial` may have been attempted, too.
             let waits = self.plan.claims_in_turn() && index < other;
-            let is_next = self.is_unknown(other, stands) && !self.is_kept_back(other);
+            let is_next = self.is_unknown(other, states) && !self.is_kept_back(other);
             let goes_first = !waits && is_next && self.same_lane(other, index);
             assert!(!goes_first, "{other} is unknown and goes first: {}", what());
         }
         let first_of_all = self.plan.order == Order::Fifo
-            && self.standings.jobs[&index] == At::Fresh
+            && self.stored.jobs[&index] == At::Fresh
             && !self.picking.put_back.contains(&index);
-        for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
-            let waits = *state == WaitingState::Waiting && stood.get(&other) == Some(&WaitingState::Waiting);
+        for (&other, state) in states.range(..index).filter(|_| first_of_all) {
+            let waits =
+                *state == WaitingState::Waiting && last_states.get(&other) == Some(&WaitingState::Waiting);
             assert!(!waits, "{other} waits and is older: {}", what());
         }
     }
 
     /// Checks that the limits allow this picked job beside the others that run or are pending.
-    fn check_limits(&self, index: u64, stands: &BTreeMap<u64, WaitingState>) {
+    fn check_limits(&self, index: u64, states: &BTreeMap<u64, WaitingState>) {
         let is_held = |state: &WaitingState| matches!(state, WaitingState::Running | WaitingState::Pending);
-        let held = || stands.iter().filter(|(_, state)| is_held(state)).map(|(&other, _)| other);
+        let held = || states.iter().filter(|(_, state)| is_held(state)).map(|(&other, _)| other);
         let of_lane = held().filter(|&other| self.same_lane(index, other)).count();
         for (count, most) in [held().count(), of_lane].into_iter().zip(self.plan.held_max) {
-            assert!(count <= most, "{index} is picked beside too many jobs: {stands:?} {self:#?}");
+            assert!(count <= most, "{index} is picked beside too many jobs: {states:?} {self:#?}");
         }
     }
 
     /// Whether the run knows that the outcome of an attempt is unknown, or that the ledger does not know the
     /// job.
-    fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, WaitingState>) -> bool {
+    fn is_unknown(&self, index: u64, states: &BTreeMap<u64, WaitingState>) -> bool {
         let busy = |all: &BTreeMap<u64, WaitingState>| {
             matches!(
                 all.get(&index),
                 Some(WaitingState::Running | WaitingState::Pending | WaitingState::Finished) | None
             )
         };
-        matches!(self.standings.jobs[&index], At::Started(_))
-            && !busy(stands)
-            && !busy(&self.picking.stood)
+        matches!(self.stored.jobs[&index], At::Started(_))
+            && !busy(states)
+            && !busy(&self.picking.last_states)
             && !self.may_be_out(index)
     }
 
@@ -244,32 +245,34 @@ impl Waiting {
         let began = |&(&other, at): &(&u64, &At)| {
             other != index && !matches!(at, At::Fresh | At::Through(_)) && self.holds(other, index)
         };
-        self.plan.order == Order::OfConflicts && self.standings.jobs.iter().any(|job| began(&job))
+        self.plan.order == Order::OfConflicts && self.stored.jobs.iter().any(|job| began(&job))
     }
 
     /// Whether the verdict on a pending job was known, so that it held its lane no longer. A crash forgets the verdict
     /// of a monitor, but not the later jobs that it let start.
     fn is_settled(&self, index: u64) -> bool {
-        let is_pending = matches!(self.standings.jobs[&index], At::Pending { .. });
-        let mut told = self.outside.told(self.jobs[&index].id).into_iter().chain(self.plan.gives_up_as());
+        let is_pending = matches!(self.stored.jobs[&index], At::Pending { .. });
+        let mut reported =
+            self.outside.last_status(self.jobs[&index].id).into_iter().chain(self.plan.gives_up_as());
         let ends = |status| match status {
             ExternalStatus::Committed | ExternalStatus::Invalid => true,
             ExternalStatus::Valid => self.plan.frees_when_valid,
             _ => false,
         };
         let may_be = self.plan.ordered || self.plan.frees_when_valid;
-        may_be && is_pending && (self.was_valid(index) || told.any(ends))
+        may_be && is_pending && (self.was_valid(index) || reported.any(ends))
     }
 
     /// Whether the job may have begun under other rules, so that it goes before earlier ones that do not run.
     fn has_begun_before(&self, index: u64) -> bool {
-        self.changes() && self.standings.jobs[&index] != At::Fresh
+        self.changes() && self.stored.jobs[&index] != At::Fresh
     }
 
     /// Whether the job was reported as valid, and is free of its lane for that.
     fn was_valid(&self, index: u64) -> bool {
         let was_valid = self.outside.was_valid(self.jobs[&index].id);
-        self.plan.frees_when_valid && (was_valid || self.tellers.has_said(index, ExternalStatus::Valid))
+        self.plan.frees_when_valid
+            && (was_valid || self.completers.has_reported(index, ExternalStatus::Valid))
     }
 
     /// Whether an unfinished job blocks a later one. Two jobs block each other by the same rule.
@@ -293,7 +296,7 @@ impl Waiting {
     pub(crate) fn may_be_out(&self, index: u64) -> bool {
         let rows = &self.callers.cancelled_rows;
         self.callers.cancelled.contains(&index)
-            || self.standings.sequences.iter().any(|(sequence, of)| *of == index && rows.contains(sequence))
+            || self.stored.sequences.iter().any(|(sequence, of)| *of == index && rows.contains(sequence))
     }
 
     /// Checks an action of the coordinator.

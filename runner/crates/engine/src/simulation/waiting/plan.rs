@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::outside::handle;
-use super::standing::{Outcome, Way};
+use super::stored_states::{Outcome, Way};
 use crate::simulation::dice::Dice;
 use crate::simulation::jobs::{ATTEMPTS_MAX, step_toml};
 use tidegate_model::{ExternalStatus, Missed};

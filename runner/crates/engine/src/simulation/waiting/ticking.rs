@@ -96,8 +96,8 @@ impl Ticking {
         for (row, due) in rows.iter().zip(&self.dues).skip(self.seen) {
             let row = row.as_ref().unwrap();
             let job: serde_json::Value = serde_json::from_slice(&row.payload).unwrap();
-            let told: jiff::Timestamp = job["due"].as_str().unwrap().parse().unwrap();
-            assert_eq!(told.as_millisecond(), *due, "another tick is on record: {self:?}");
+            let recorded: jiff::Timestamp = job["due"].as_str().unwrap().parse().unwrap();
+            assert_eq!(recorded.as_millisecond(), *due, "another tick is on record: {self:?}");
         }
         self.seen = rows.len();
         Ok(())

@@ -26,7 +26,7 @@ use tidegate_store::{
 struct World {
     committer: Committer,
     store: Store,
-    told: Receiver<Message>,
+    received: Receiver<Message>,
     rows: Vec<ParkedKey>,
 }
 
@@ -43,12 +43,9 @@ impl World {
         let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
         let (store, mut writer) = open_disk(Box::new(disk.clone())).unwrap();
         let delayed = (1..=jobs).map(|index| {
-            let standing = ParkReason::Pending { handle: index.to_string(), since: Timestamp(0) };
+            let reason = ParkReason::Pending { handle: index.to_string(), since: Timestamp(0) };
             let (inputs, payload) = (vec![("p/in".into(), index)], b"{}".to_vec());
-            NewParkedJob {
-                step: step(),
-                job: ParkedJob { inputs, reason: standing, payload, ..ParkedJob::default() },
-            }
+            NewParkedJob { step: step(), job: ParkedJob { inputs, reason, payload, ..ParkedJob::default() } }
         });
         let delayed = delayed.collect();
         let rows = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().parked;
@@ -58,7 +55,7 @@ impl World {
             start::start(&generation, Sinks::default(), &store, clock.now(), &AtomicBool::new(false))
                 .unwrap()
                 .unwrap();
-        let (messages, told) = crossbeam_channel::unbounded();
+        let (messages, received) = crossbeam_channel::unbounded();
         let committer = Committer {
             writer,
             store: store.clone(),
@@ -79,11 +76,11 @@ impl World {
             messages,
             stop: crossbeam_channel::bounded(0).1,
         };
-        Self { committer, store, told, rows }
+        Self { committer, store, received, rows }
     }
 
     /// Completion of the job at `index`, with the channel of its answer.
-    fn say(
+    fn completion(
         &self,
         index: usize,
         status: ExternalStatus,
@@ -96,12 +93,15 @@ impl World {
     }
 
     /// Commits the completions; returns the answers and the number of commits.
-    fn commit(self, said: &[(usize, ExternalStatus)]) -> (Vec<Result<CompletionOutcome, String>>, u64) {
+    fn commit(
+        self,
+        completions: &[(usize, ExternalStatus)],
+    ) -> (Vec<Result<CompletionOutcome, String>>, u64) {
         let (sender, orders) = crossbeam_channel::unbounded();
-        let answers: Vec<_> = said
+        let answers: Vec<_> = completions
             .iter()
             .map(|&(index, status)| {
-                let (order, answer) = self.say(index, status);
+                let (order, answer) = self.completion(index, status);
                 sender.send(order).unwrap();
                 answer
             })
@@ -124,22 +124,22 @@ impl World {
 #[test]
 fn completions_that_wait_together_share_a_commit() {
     let world = World::new(&FaultyDisk::new(), 100);
-    let (told, keys) = (world.told.clone(), world.rows.clone());
-    let said: Vec<_> = (1..=100).map(|index| (index, ExternalStatus::Committed)).collect();
-    assert_eq!(world.commit(&said), (vec![Ok(CompletionOutcome::Taken); 100], 1));
-    let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit notice") };
-    let taken: Vec<u64> = durable.told.iter().map(|telling| telling.index).collect();
+    let (received, keys) = (world.received.clone(), world.rows.clone());
+    let completions: Vec<_> = (1..=100).map(|index| (index, ExternalStatus::Committed)).collect();
+    assert_eq!(world.commit(&completions), (vec![Ok(CompletionOutcome::Taken); 100], 1));
+    let Message::Committed(durable) = received.recv().unwrap() else { panic!("a commit notice") };
+    let taken: Vec<u64> = durable.completions.iter().map(|notice| notice.index).collect();
     assert_eq!(taken, (1..=100).collect::<Vec<_>>());
-    for (telling, key) in durable.told.iter().zip(&keys) {
-        let (row, job) = telling.taken.as_ref().unwrap();
-        assert_eq!((row, job.due, job.inputs[0].1), (key, Due::Now, telling.index));
+    for (notice, key) in durable.completions.iter().zip(&keys) {
+        let (row, job) = notice.taken.as_ref().unwrap();
+        assert_eq!((row, job.due, job.inputs[0].1), (key, Due::Now, notice.index));
     }
 }
 
 #[test]
 fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
     let world = World::new(&FaultyDisk::new(), 3);
-    let said = [
+    let completions = [
         (1, ExternalStatus::Committed),
         (2, ExternalStatus::Valid),
         // This job is not pending.
@@ -148,7 +148,7 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
         (1, ExternalStatus::Invalid),
         (3, ExternalStatus::Pending),
     ];
-    let (answers, _) = world.commit(&said);
+    let (answers, _) = world.commit(&completions);
     let otherwise = CompletionOutcome::Conflict { status: ExternalStatus::Committed };
     let expected = [
         CompletionOutcome::Taken,
@@ -164,10 +164,11 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
 #[test]
 fn a_completion_that_changes_nothing_is_not_committed() {
     let world = World::new(&FaultyDisk::new(), 2);
-    let said = [(1, ExternalStatus::Pending), (2, ExternalStatus::Pending), (9, ExternalStatus::Committed)];
+    let completions =
+        [(1, ExternalStatus::Pending), (2, ExternalStatus::Pending), (9, ExternalStatus::Committed)];
     let expected =
         [CompletionOutcome::Duplicate, CompletionOutcome::Duplicate, CompletionOutcome::NotPending];
-    assert_eq!(world.commit(&said), (expected.map(Ok).to_vec(), 0));
+    assert_eq!(world.commit(&completions), (expected.map(Ok).to_vec(), 0));
 }
 
 #[test]

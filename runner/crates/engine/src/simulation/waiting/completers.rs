@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crossbeam_channel::{Receiver, TryRecvError};
 
-use super::standing::{At, Standings, Way};
+use super::stored_states::{At, StoredStates, Way};
 use crate::operator::request::{CompletionOutcome, PendingRequest, Request, RequestOutcome};
 use crate::simulation::dice::Dice;
 use tidegate_model::{Address, ExternalStatus};
@@ -15,25 +15,25 @@ use tidegate_store::CompletionRecord;
 type Answer = Receiver<Result<RequestOutcome, String>>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Tellers {
+pub(crate) struct Completers {
     asked: Vec<(u64, ExternalStatus, Answer)>,
     /// Last completion.
     last: Option<(u64, CompletionRecord)>,
     /// All reported statuses, by index.
-    said: BTreeMap<u64, Vec<ExternalStatus>>,
+    reported: BTreeMap<u64, Vec<ExternalStatus>>,
     /// Final status of a job, by index, once it was accepted.
     ends: BTreeMap<u64, ExternalStatus>,
     /// Number of accepted completions.
     pub(crate) taken: u64,
 }
 
-impl Tellers {
+impl Completers {
     /// Creates a random completion.
     pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
         step: &Address,
-        standings: &Standings,
+        stored: &StoredStates,
     ) -> Option<PendingRequest> {
         let again = self.last.clone().filter(|_| dice.chance(30));
         let (index, completion) = match again {
@@ -42,7 +42,7 @@ impl Tellers {
             None => {
                 let is_pending = |(_, at): &(&u64, &At)| matches!(at, At::Pending { .. });
                 let pending: Vec<u64> =
-                    standings.jobs.iter().filter(is_pending).map(|(index, _)| *index).collect();
+                    stored.jobs.iter().filter(is_pending).map(|(index, _)| *index).collect();
                 if pending.is_empty() {
                     return None;
                 }
@@ -51,7 +51,7 @@ impl Tellers {
             }
         };
         self.last = Some((index, completion.clone()));
-        self.said.entry(index).or_default().push(completion.status);
+        self.reported.entry(index).or_default().push(completion.status);
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.asked.push((index, completion.status, answer));
         let (step, token) = (step.clone(), format!("token of {index}"));
@@ -59,8 +59,8 @@ impl Tellers {
     }
 
     /// Whether this status was ever reported for a job.
-    pub(crate) fn has_said(&self, index: u64, status: ExternalStatus) -> bool {
-        self.said.get(&index).is_some_and(|said| said.contains(&status))
+    pub(crate) fn has_reported(&self, index: u64, status: ExternalStatus) -> bool {
+        self.reported.get(&index).is_some_and(|reported| reported.contains(&status))
     }
 
     /// Reads the answers.
@@ -95,10 +95,10 @@ impl Tellers {
     }
 
     /// Checks accepted completions: the job waits for the delivery of that status, or has ended with it.
-    pub(crate) fn check(&self, standings: &Standings, refused: Way) {
+    pub(crate) fn check(&self, stored: &StoredStates, refused: Way) {
         for (index, end) in &self.ends {
             let way = if *end == ExternalStatus::Committed { Way::Output } else { refused };
-            let at = &standings.jobs[index];
+            let at = &stored.jobs[index];
             let holds = matches!(at, At::Pending { .. }) || *at == At::Through(way);
             assert!(holds, "{index} is {at:?}, but was accepted as {end:?}: {self:?}");
         }

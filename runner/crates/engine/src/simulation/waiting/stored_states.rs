@@ -72,7 +72,7 @@ pub(crate) struct Causes {
     pub(crate) counts: bool,
     pub(crate) attempt: Option<Attempt>,
     /// Statuses that the ledger reported: the last answer to the monitor, and all external completions.
-    pub(crate) told: Vec<ExternalStatus>,
+    pub(crate) reported: Vec<ExternalStatus>,
     /// Whether the job was ever made due.
     pub(crate) hastened: bool,
     pub(crate) cancelled: Cancelled,
@@ -99,9 +99,9 @@ impl Causes {
         if let (At::Pending { attempts, .. }, is) = (was, is) {
             return match is {
                 At::Through(Way::Error | Way::Nothing) if self.cancelled == Cancelled::AlsoPending => true,
-                At::Through(Way::Output) => self.told.contains(&ExternalStatus::Committed),
-                At::Through(way) if *way == self.refused => self.told.contains(&ExternalStatus::Invalid),
-                At::Started(number) => self.told.contains(&ExternalStatus::Unknown) && number == attempts,
+                At::Through(Way::Output) => self.reported.contains(&ExternalStatus::Committed),
+                At::Through(way) if *way == self.refused => self.reported.contains(&ExternalStatus::Invalid),
+                At::Started(number) => self.reported.contains(&ExternalStatus::Unknown) && number == attempts,
                 _ => false,
             };
         }
@@ -166,7 +166,7 @@ impl At {
 
 /// Stored states at the last observation.
 #[derive(Debug, Default)]
-pub(crate) struct Standings {
+pub(crate) struct StoredStates {
     /// States by index of the input, from 1 on.
     pub(crate) jobs: BTreeMap<u64, At>,
     /// Rows of parked jobs and of delayed outputs, each with its index.
@@ -180,7 +180,7 @@ pub(crate) struct Standings {
     seen: [usize; 2],
 }
 
-impl Standings {
+impl StoredStates {
     /// Observes the store. Returns the old states of changed jobs.
     pub(crate) fn look(
         &mut self,
@@ -191,7 +191,7 @@ impl Standings {
     ) -> Result<BTreeMap<u64, At>, ReadError> {
         self.look_at_ends(history);
         self.rows.clear();
-        let mut standing = BTreeMap::new();
+        let mut parked = BTreeMap::new();
         for (key, job) in store.due(step, Due::Never, None, usize::MAX, usize::MAX)? {
             let index = job.inputs[0].1;
             self.sequences.insert(key.id.0, index);
@@ -218,13 +218,13 @@ impl Standings {
                     At::Pending { attempts: job.attempt, handle }
                 }
             };
-            standing.insert(index, at);
+            parked.insert(index, at);
         }
         let progress = store.progress(step, input)?.unwrap_or_default();
         let mut was = BTreeMap::new();
         for index in 1..=head {
             let ended = self.ended.get(&index).copied();
-            let at = match (standing.remove(&index), ended, progress.is_done(index)) {
+            let at = match (parked.remove(&index), ended, progress.is_done(index)) {
                 (Some(at), None, true) => at,
                 (None, Some(way), true) => At::Through(way),
                 (None, None, true) => At::Through(Way::Nothing),
@@ -238,7 +238,7 @@ impl Standings {
                 was.insert(index, before);
             }
         }
-        assert!(standing.is_empty(), "these jobs have no origin: {standing:?}");
+        assert!(parked.is_empty(), "these jobs have no origin: {parked:?}");
         Ok(was)
     }
 
