@@ -139,7 +139,7 @@ pub(crate) enum Query {
     Preview {
         step: String,
         rounds: usize,
-        told: usize,
+        listed: usize,
     },
     /// The effect of running a step again.
     Replay {
@@ -391,8 +391,8 @@ fn answer_from(
         Query::OpenErrors { queue, from, to } => {
             queue_jobs::open_errors(store, configuration, queue, *from, *to)
         }
-        Query::Preview { step, rounds, told } => {
-            preview::preview(store, configuration, run, step, (*rounds, *told))
+        Query::Preview { step, rounds, listed } => {
+            preview::preview(store, configuration, run, step, (*rounds, *listed))
         }
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)

@@ -18,8 +18,8 @@ const JOBS_OF_A_ROUND_AS_TEXT: usize = 40;
 const JOBS_OF_A_ROUND: usize = 1000;
 
 pub(crate) fn preview(command: &QueuerPreview) -> Exit {
-    let told = if command.look.format == Format::Json { JOBS_OF_A_ROUND } else { JOBS_OF_A_ROUND_AS_TEXT };
-    let query = Query::Preview { step: command.step.clone(), rounds: command.rounds, told };
+    let listed = if command.look.format == Format::Json { JOBS_OF_A_ROUND } else { JOBS_OF_A_ROUND_AS_TEXT };
+    let query = Query::Preview { step: command.step.clone(), rounds: command.rounds, listed };
     let preview = match ask(&command.look, query) {
         Ok(Answer::Preview(preview)) => preview,
         Ok(Answer::Missing(what)) => return exit::fail(what),

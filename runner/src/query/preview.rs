@@ -65,7 +65,7 @@ pub(crate) fn preview(
     configuration: &Configuration,
     run: Option<&Handle>,
     step: &str,
-    (rounds, told): (usize, usize),
+    (rounds, listed): (usize, usize),
 ) -> Result<Answer, ReadError> {
     let position = configuration.steps.position(|one| one.address.to_string() == step);
     let Some(position) = position else { return Ok(status::missing(configuration, step)) };
@@ -80,7 +80,8 @@ pub(crate) fn preview(
     // The same count as in `status`.
     let due = case.view.room.summary(0, &HashSet::new(), now).due;
     let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
-    let (played, cut) = case.view.room.clone().preview(now, PreviewHorizon { rounds, told, jobs: JOBS_MAX });
+    let (played, cut) =
+        case.view.room.clone().preview(now, PreviewHorizon { rounds, listed, jobs: JOBS_MAX });
     let mut rounds = Vec::with_capacity(played.len());
     for round in played {
         rounds.push(PreviewedRound {

@@ -10,7 +10,7 @@ use tidegate_model::Timestamp;
 pub struct PreviewHorizon {
     pub rounds: usize,
     /// Maximum number of jobs listed a round.
-    pub told: usize,
+    pub listed: usize,
     /// Maximum number of jobs started in all; the preview ends there, even within a round.
     pub jobs: u64,
 }
@@ -54,7 +54,7 @@ impl WaitingRoom {
                 return (rounds, true);
             }
             if let Some(round) = rounds.last_mut() {
-                if round.jobs.len() < horizon.told {
+                if round.jobs.len() < horizon.listed {
                     round.jobs.push(key);
                 } else {
                     round.more += 1;

@@ -415,7 +415,7 @@ fn a_preview_ends_where_nobody_knows_a_time_and_after_as_many_jobs_as_wanted() {
         .add(JobAttributes::new(JobKey(1), 1), WaitingState::Delayed { until: Timestamp(i64::MAX) })
         .unwrap();
     assert_eq!(
-        delayed.preview(Timestamp(0), PreviewHorizon { rounds: 1, told: 1, jobs: 1 }),
+        delayed.preview(Timestamp(0), PreviewHorizon { rounds: 1, listed: 1, jobs: 1 }),
         (Vec::new(), false)
     );
 }

@@ -44,7 +44,7 @@ fn a_lane_with_many_jobs_takes_one_place_beside_those_with_one() {
     let first = start(&mut room, 1000);
     assert_eq!(first[0], JobKey(0));
     assert_eq!(first[1..], (50_001..51_000).map(JobKey).collect::<Vec<_>>());
-    let (rounds, _) = room.preview(Timestamp(0), PreviewHorizon { rounds: 1, told: 1000, jobs: 1000 });
+    let (rounds, _) = room.preview(Timestamp(0), PreviewHorizon { rounds: 1, listed: 1000, jobs: 1000 });
     assert_eq!(rounds[0].jobs.len(), 1);
 }
 

@@ -34,7 +34,7 @@ impl Play {
             format!("{}s: {}{more}", round.at.0 / 1000, names(&round.jobs))
         };
         let (previewed, cut) =
-            self.room.clone().preview(self.now, PreviewHorizon { rounds, told: 3, jobs: 9 });
+            self.room.clone().preview(self.now, PreviewHorizon { rounds, listed: 3, jobs: 9 });
         let texts: Vec<String> = previewed.into_iter().map(round).collect();
         texts.join(", ") + if cut { " …" } else { "" }
     }
