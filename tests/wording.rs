@@ -11,7 +11,7 @@ pub(crate) mod sentences;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pieces::{BREAK, Kind, Piece, comments_after, pieces, without_code};
+use pieces::{BREAK, Kind, Piece, comments_after, names, pieces, without_code};
 
 /// The files of this test, which contain the banned words.
 const LISTS: &str = "tests/wording";
@@ -31,6 +31,24 @@ fn comments_and_strings_use_the_words_of_the_field() {
         for piece in pieces {
             faults
                 .extend(faults_of(&piece).into_iter().map(|(line, fault)| format!("{name}:{line}: {fault}")));
+        }
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn names_in_the_code_are_no_verbs_of_speech() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root");
+    let files = files(&root, &["runner", "plugin-api", "plugins"], &["rs"]);
+    assert!(files.len() > 400, "{} files", files.len());
+    let mut faults = Vec::new();
+    for file in files {
+        let source = fs::read_to_string(&file).expect("a source");
+        for (line, name) in names(&source) {
+            if banned::NAMES.contains(&&*name.to_lowercase()) {
+                let file = file.strip_prefix(&root).expect("a file below the root").display();
+                faults.push(format!("{file}:{line}: `{name}`"));
+            }
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));

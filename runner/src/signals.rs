@@ -25,7 +25,7 @@ use tidegate_model::sync::Mutex;
 use tidegate_store::Trigger;
 
 /// Interval at which the log reports omitted messages.
-const TELLS: Duration = Duration::from_secs(1);
+const LEFT_OUT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread that handles signals and other I/O outside of the run.
 pub(crate) struct Signals {
@@ -165,7 +165,7 @@ fn stop(run: &Handle) {
 
 async fn log_left_out_messages() {
     loop {
-        tokio::time::sleep(TELLS).await;
+        tokio::time::sleep(LEFT_OUT_INTERVAL).await;
         log::write_rest(false);
     }
 }

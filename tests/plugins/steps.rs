@@ -258,11 +258,11 @@ fn the_demonstration_names_cities() {
 
 #[test]
 fn each_piece_of_a_job_is_known_by_itself_wherever_it_runs() {
-    let script = "fn process(job, ctx) { [1, 2, 3].map(|n| #{ \"do\": \"tell\", n: n, of: ctx.hash }) }";
+    let script = "fn process(job, ctx) { [1, 2, 3].map(|n| #{ \"do\": \"identify\", n: n, of: ctx.hash }) }";
     let told = |run: &str| {
         let project = project(&format!("run = {run}"))
             .file("split.rhai", script)
-            .file("again.rhai", "fn process(job) { #{ first: job, \"do\": \"tell\" } }")
+            .file("again.rhai", "fn process(job) { #{ first: job, \"do\": \"identify\" } }")
             .file("same.rhai", "fn process(job, ctx) { job.job_hash = ctx.hash; job }")
             .file("in.ndjson", jobs(1..=2));
         project.run().done();

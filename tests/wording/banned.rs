@@ -19,6 +19,12 @@ const PERSONS: &[&str] = &[
 /// Verbs of speech for the flow of data.
 const SPEECH: &[&str] = &["tell", "tells", "told", "telling", "say", "says", "said", "saying"];
 
+/// Verbs of speech and idioms that name no value, function or type. (`say` is a field of the plugin interface.)
+pub(crate) const NAMES: &[&str] = &[
+    "tell", "tells", "told", "telling", "teller", "tellers", "says", "said", "saying", "stands", "stood",
+    "standing",
+];
+
 /// Idioms in the place of a verb.
 const IDIOMS: &[&str] = &[
     "stand",

@@ -31,20 +31,22 @@ impl Piece {
 
 /// The comments and strings of a file, in their order.
 pub(crate) fn pieces(source: &str) -> Vec<Piece> {
-    let mut lexer = Lexer { rest: source, line: 1, pieces: Vec::new(), comment_ends: 0 };
-    while !lexer.rest.is_empty() {
-        lexer.step();
-    }
+    let mut lexer = Lexer::read(source);
     for piece in &mut lexer.pieces {
         piece.text = without_code(&piece.text);
     }
     lexer.pieces
 }
 
+/// The names in the code of a file, each with its line.
+pub(crate) fn names(source: &str) -> Vec<(usize, &str)> {
+    Lexer::read(source).names
+}
+
 /// The comments of a text whose comments begin with `mark` and end with their line. The lines of a drawing are left
 /// out.
 pub(crate) fn comments_after(mark: &str, text: &str) -> Vec<Piece> {
-    let mut lexer = Lexer { rest: "", line: 0, pieces: Vec::new(), comment_ends: 0 };
+    let mut lexer = Lexer { line: 0, ..Lexer::new("") };
     for line in text.lines() {
         lexer.line += 1;
         let own = line.trim_start().strip_prefix(mark);
@@ -63,11 +65,24 @@ struct Lexer<'a> {
     rest: &'a str,
     line: usize,
     pieces: Vec<Piece>,
+    names: Vec<(usize, &'a str)>,
     /// The line of the last comment, which the next line continues unless it begins with code.
     comment_ends: usize,
 }
 
 impl<'a> Lexer<'a> {
+    fn new(source: &'a str) -> Self {
+        Self { rest: source, line: 1, pieces: Vec::new(), names: Vec::new(), comment_ends: 0 }
+    }
+
+    fn read(source: &'a str) -> Self {
+        let mut lexer = Self::new(source);
+        while !lexer.rest.is_empty() {
+            lexer.step();
+        }
+        lexer
+    }
+
     fn step(&mut self) {
         let rest = self.rest;
         if rest.starts_with("//") {
@@ -93,6 +108,9 @@ impl<'a> Lexer<'a> {
             let first = rest.chars().next().map_or(1, char::len_utf8);
             if !rest.starts_with(char::is_whitespace) {
                 self.comment_ends = 0;
+            }
+            if name > 0 {
+                self.names.push((self.line, &rest[..name]));
             }
             self.skip(name.max(first));
         }
@@ -227,4 +245,5 @@ fn comments_and_strings_are_found_with_their_lines() {
             (8, Kind::Comment, "block\ntwo ".to_owned()),
         ]
     );
+    assert_eq!(names(source), [(3, "fn"), (3, "f"), (3, "a"), (3, "c"), (3, "d"), (4, "g")]);
 }

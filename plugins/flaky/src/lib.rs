@@ -100,7 +100,7 @@ enum Act {
     Pretty,
     Log,
     /// Pushes the identity of the job.
-    Tell,
+    Identify,
     /// Fails with the cause in `cause`.
     Because,
     /// Pushes `mib` MiB in several outputs, and ignores every result.
@@ -212,7 +212,7 @@ impl PluginStep for Flaky {
             Act::Leak => self.leaked.push(black_box(vec![1_u8; mib << 20])),
             Act::Garble => return outlet.push(b"{\"half\":"),
             Act::Pretty => return outlet.push(b"{\n  \"id\": 1,\r\n  \"text\": \"a\\nb\"\n}\n"),
-            Act::Tell => {
+            Act::Identify => {
                 let token = self.context.token(job);
                 let (hash, piece) = (format!("{:032x}", job.hash), job.piece);
                 return outlet.give(&Known { hash, piece, index: job.index, attempt: job.attempt, token });

@@ -198,8 +198,8 @@ pub(crate) fn nanoseconds_of_cpu() -> Result<u64, Box<dyn Error>> {
 pub(crate) fn nanoseconds_of(process: &Path) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
     for thread in fs::read_dir(process.join("task"))? {
-        let told = fs::read_to_string(thread?.path().join("schedstat"))?;
-        sum += told.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
+        let times = fs::read_to_string(thread?.path().join("schedstat"))?;
+        sum += times.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
     }
     Ok(sum)
 }

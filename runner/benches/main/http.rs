@@ -73,7 +73,7 @@ pub(crate) struct Runner {
     /// The address of its port.
     pub(crate) address: String,
     /// Its standard error, which must stay open.
-    said: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Runner {
@@ -84,12 +84,12 @@ impl Runner {
             .current_dir(folder)
             .stderr(Stdio::piped())
             .spawn()?;
-        let said = BufReader::new(child.stderr.take().ok_or("standard error is a pipe")?);
-        let mut runner = Self { child, address: String::new(), said };
+        let stderr = BufReader::new(child.stderr.take().ok_or("standard error is a pipe")?);
+        let mut runner = Self { child, address: String::new(), stderr };
         let mut line = String::new();
         while runner.address.is_empty() {
             line.clear();
-            if runner.said.read_line(&mut line)? == 0 {
+            if runner.stderr.read_line(&mut line)? == 0 {
                 return Err("the runner does not listen".into());
             }
             if let Some((_, address)) = line.split_once("listening address=") {

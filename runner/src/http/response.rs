@@ -122,7 +122,7 @@ impl HttpRefusal {
 
     pub(crate) fn into_response(self) -> Response {
         #[derive(Serialize)]
-        struct Said {
+        struct ErrorBody {
             error: String,
             #[serde(skip_serializing_if = "Option::is_none")]
             job: Option<String>,
@@ -130,7 +130,7 @@ impl HttpRefusal {
             places: Vec<Place>,
         }
         let Self { status, error, job, places, hint, closes } = self;
-        let mut response = json(status, &Said { error, job, places });
+        let mut response = json(status, &ErrorBody { error, job, places });
         let headers = response.headers_mut();
         match hint {
             Some(Hint::Later) => _ = headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
@@ -153,9 +153,9 @@ impl fmt::Display for HttpRefusal {
     }
 }
 
-pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     // Answers have text keys, so serialization cannot fail.
-    let mut body = serde_json::to_vec(said).unwrap_or_default();
+    let mut body = serde_json::to_vec(value).unwrap_or_default();
     body.push(b'\n');
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -164,8 +164,8 @@ pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
 }
 
 /// As [`json`], with the URL of the job at this address.
-pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, job: &str) -> Response {
-    let mut response = json(status, said);
+pub(crate) fn at_job(status: StatusCode, value: &impl Serialize, job: &str) -> Response {
+    let mut response = json(status, value);
     if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{job}")) {
         response.headers_mut().insert(LOCATION, location);
     }

@@ -82,7 +82,7 @@ fn ends(service: &Service) -> String {
 
 #[test]
 fn the_job_is_sent_under_its_hash() {
-    let service = Service::saying("200 OK", "", "{\"tx\":\n 9}");
+    let service = Service::answering("200 OK", "", "{\"tx\":\n 9}");
     assert_eq!(asked(&request(&service, Method::Post, "/charge/{id}?sum={sum}")).unwrap(), "{\"tx\":  9}");
     let asked = &service.asked()[0];
     assert_eq!(asked.line, "POST /charge/a%2Fb?sum=12345678901234567890123");
@@ -94,7 +94,7 @@ fn the_job_is_sent_under_its_hash() {
 
 #[test]
 fn a_request_that_cannot_be_written_is_not_tried_again() {
-    let service = Service::saying("200 OK", "", "1");
+    let service = Service::answering("200 OK", "", "1");
     let long = "x".repeat(100_000);
     for (name, value) in [("x-name", &*long), ("authorization", "Bearer Zoë")] {
         let headers = vec![(name.to_owned(), template(value))];
@@ -116,7 +116,7 @@ fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
         stream.read_exact(&mut [0; 64]).unwrap();
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").unwrap();
     });
-    let service = Service::saying("200 OK", "", "1");
+    let service = Service::answering("200 OK", "", "1");
     let request = HttpRequest {
         url: template(&format!("https://{address}/charge")),
         ..request(&service, Method::Post, "/")
@@ -132,7 +132,7 @@ fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
 
 #[test]
 fn headers_and_body_are_made_from_the_job() {
-    let service = Service::saying("200 OK", "", "1");
+    let service = Service::answering("200 OK", "", "1");
     let mut request = request(&service, Method::Put, "/");
     request.headers = vec![
         ("authorization".into(), template("Bearer hunter2!")),
@@ -161,16 +161,16 @@ fn an_answer_is_json_or_a_text_or_nothing() {
         ("", " \n", "null"),
         ("", "", "null"),
     ] {
-        let service = Service::saying("200 OK", headers, body);
+        let service = Service::answering("200 OK", headers, body);
         assert_eq!(asked(&request(&service, Method::Get, "/")).unwrap(), given);
     }
-    let service = Service::saying("204 No Content", "", "");
+    let service = Service::answering("204 No Content", "", "");
     assert_eq!(asked(&request(&service, Method::Delete, "/")).unwrap(), "null");
 }
 
 #[test]
 fn the_whole_answer_comes_with_the_job() {
-    let service = Service::saying("404 Not Found", "x-a: 1\r\nx-a: 2\r\n", "no such order");
+    let service = Service::answering("404 Not Found", "x-a: 1\r\nx-a: 2\r\n", "no such order");
     let mut request = request(&service, Method::Get, "/");
     request.response = Response::Full;
     request.accept = vec![200..=299, 404..=404];
@@ -193,7 +193,7 @@ fn refusals_tell_what_was_said_and_whether_to_try_again() {
         ("599 ", "", ""),
         ("429 Too Many Requests", "", ""),
     ]
-    .map(|(status, headers, body)| ends(&Service::saying(status, headers, body)))
+    .map(|(status, headers, body)| ends(&Service::answering(status, headers, body)))
     .into();
     insta::assert_debug_snapshot!(shown);
 }
@@ -206,7 +206,7 @@ fn a_service_says_when_to_come_again() {
         ("500 Internal Server Error", "retry-after: 7\r\n", None),
         ("429 Too Many Requests", "retry-after: soon\r\n", None),
     ] {
-        let service = Service::saying(status, headers, "");
+        let service = Service::answering(status, headers, "");
         let failure = asked(&request(&service, Method::Post, "/")).unwrap_err();
         let kind = wait.map_or(FailureKind::Failed, |wait| FailureKind::RetryIn(Duration::from_secs(wait)));
         assert_eq!(failure.kind, kind, "{status} {headers}");
@@ -216,7 +216,7 @@ fn a_service_says_when_to_come_again() {
 
 #[test]
 fn the_context_of_a_refusal_is_its_status_and_what_was_said() {
-    let service = Service::saying("409 Conflict", "", "taken \u{1}");
+    let service = Service::answering("409 Conflict", "", "taken \u{1}");
     let failure = asked(&request(&service, Method::Post, "/")).unwrap_err();
     assert_eq!(failure.context.as_deref(), Some(r#"{"body":"taken \u0001","status":409}"#));
 }
@@ -246,7 +246,7 @@ fn broken_answers_are_failures_that_can_be_tried_again() {
 #[test]
 fn a_body_that_is_called_json_and_is_not_is_no_output() {
     let service =
-        Service::saying("200 OK", "content-type: application/problem+json; charset=utf-8\r\n", "{\"a\"");
+        Service::answering("200 OK", "content-type: application/problem+json; charset=utf-8\r\n", "{\"a\"");
     insta::assert_snapshot!(ends(&service), @"output (output): the answer is declared as JSON but is not: the text ends in the middle of an object, at column 4 (POST http://HOST/charge/a%2Fb)");
     let service =
         Service::start(|_, _| Act::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\xfe".to_vec()));
@@ -256,7 +256,7 @@ fn a_body_that_is_called_json_and_is_not_is_no_output() {
 #[test]
 fn an_answer_is_no_larger_than_it_may_be() {
     for (size, fits) in [(998, true), (999, false), (100_000, false)] {
-        let service = Service::saying("200 OK", "", &format!("\"{}\"", "x".repeat(size)));
+        let service = Service::answering("200 OK", "", &format!("\"{}\"", "x".repeat(size)));
         let given = asked(&request(&service, Method::Get, "/"));
         assert_eq!(given.is_ok(), fits, "{size}");
         if let Err(failure) = given {
@@ -274,7 +274,7 @@ fn an_answer_is_no_larger_than_it_may_be() {
     let service = Service::start(endless);
     assert_eq!(asked(&request(&service, Method::Get, "/")).unwrap_err().kind, FailureKind::Limit);
     // The answer is not needed.
-    let service = Service::saying("200 OK", "", &"x".repeat(100_000));
+    let service = Service::answering("200 OK", "", &"x".repeat(100_000));
     assert_eq!(step(&request(&service, Method::Post, "/")).send(&job(JOB), 1), Ok(()));
 }
 
@@ -294,7 +294,7 @@ fn nobody_is_waited_for_longer_than_the_timeout() {
 
 #[test]
 fn a_service_that_cannot_be_reached_can_be_tried_again() {
-    let service = Service::saying("200 OK", "", "");
+    let service = Service::answering("200 OK", "", "");
     let mut request = request(&service, Method::Get, "/");
     // No program listens there. Another one could take a port that was free a moment before.
     request.url = template("http://127.0.0.1:1/");
@@ -322,7 +322,7 @@ fn a_connection_is_used_again_and_replaced_when_it_was_closed() {
 
 #[test]
 fn pieces_of_one_job_are_not_the_same_to_the_service() {
-    let service = Service::saying("200 OK", "", "{}");
+    let service = Service::answering("200 OK", "", "{}");
     let mut step = step(&request(&service, Method::Post, "/"));
     for piece in 1..=2 {
         step.send(&job(JOB), piece).unwrap();
@@ -334,7 +334,7 @@ fn pieces_of_one_job_are_not_the_same_to_the_service() {
 
 #[test]
 fn what_a_job_cannot_make_is_never_asked() {
-    let service = Service::saying("200 OK", "", "");
+    let service = Service::answering("200 OK", "", "");
     let shown: Vec<_> = [
         ("/{none}", "x", r#"{"id": 1}"#),
         ("/{id}/refund", "x", r#"{"id": ".."}"#),

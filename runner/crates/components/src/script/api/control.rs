@@ -86,7 +86,7 @@ fn emit(call: &Call<'_>, one: Emit) -> Answer<()> {
 
 fn end(call: &Call<'_>, kind: FailureKind, why: String, context: Option<Box<str>>) -> Answer<Dynamic> {
     let (at, file) = (call.call_position(), call.call_source().map(str::to_owned));
-    let ended = Dynamic::from(AttemptEnd::Said { kind, why, context, at, file });
+    let ended = Dynamic::from(AttemptEnd::Called { kind, why, context, at, file });
     Err(EvalAltResult::ErrorTerminated(ended, at).into())
 }
 

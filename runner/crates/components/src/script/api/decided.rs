@@ -7,7 +7,7 @@ use tidegate_plugin::FailureKind;
 #[derive(Clone, Debug)]
 pub(crate) enum AttemptEnd {
     /// A control function was called.
-    Said {
+    Called {
         kind: FailureKind,
         /// The reason; of a pending job its handle.
         why: String,

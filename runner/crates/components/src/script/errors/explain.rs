@@ -66,7 +66,7 @@ pub(crate) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         }
     }
     let mut position = innermost.position();
-    if let Some(AttemptEnd::Said { kind, why, context, at, file: source }) = ending(innermost) {
+    if let Some(AttemptEnd::Called { kind, why, context, at, file: source }) = ending(innermost) {
         let place = place(at, source.unwrap_or(file));
         let mut failure = Failure::new(kind, why);
         (failure.context, failure.place) = (context, place);
@@ -140,7 +140,7 @@ pub(crate) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Dura
             ));
         }
         Some(AttemptEnd::TooMuchMemory { bytes, by }) => return Some(too_much_memory(bytes, by, memory)),
-        Some(AttemptEnd::Said { .. }) | None => {}
+        Some(AttemptEnd::Called { .. }) | None => {}
     }
     Some(match error {
         E::ErrorDataTooLarge(what, _) => {
