@@ -247,6 +247,32 @@ fn rollbacks_in_a_row_go_further_back_and_the_files_stay_rolled_back() {
 }
 
 #[test]
+fn a_rollback_after_restored_files_lasts_over_a_restart_and_the_files_follow_it_without_a_runner() {
+    let project = marking();
+    let mut running = project.started();
+    for version in 2..=4 {
+        project.write("mark.rhai", mark(version));
+        says_generation(&mut running, version);
+    }
+    project.tidegate(&["rollback", "--write", "--yes"]).done();
+    assert_eq!(project.read("mark.rhai"), mark(3));
+    project.tidegate(&["reload"]).done();
+    let outcome = project.tidegate(&["rollback"]).done().stdout;
+    assert_eq!(outcome, "generation 6 is in force: it repeats generation 2\n");
+    running.stop().done();
+    let mut running = project.started();
+    running.wait_until_it_says(
+        "generation 2 goes on: the files are those of generation 5, which was rolled back",
+    );
+    assert_eq!(version_of(&project, &mut running, 2), 2);
+    running.stop().done();
+    // The generation in force has the place of the one that it repeats.
+    let outcome = project.tidegate(&["rollback", "--write", "--yes"]).done().stdout;
+    assert!(outcome.starts_with("the files are those of generation 1:"), "{outcome}");
+    assert_eq!(project.read("mark.rhai"), mark(1));
+}
+
+#[test]
 fn a_sink_returns_to_its_file_and_its_former_name_at_once() {
     let toml = |name: &str, was: &str, path: &str| {
         format!(

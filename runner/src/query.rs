@@ -157,6 +157,8 @@ pub(crate) enum Query {
     History {
         generation: Option<u64>,
     },
+    /// The generation that a rollback goes back to while no run is active.
+    Previous,
     /// Whether the store is consistent.
     Verify,
     /// Export everything to this file, which the client has created.
@@ -196,6 +198,8 @@ pub(crate) enum Answer {
     Plan(Planned),
     History(HistoryPage),
     HistoryFiles(HistoryFiles),
+    /// Number of a generation.
+    Previous(u64),
     Verify(Verified),
     Exported(Inventory),
     /// Files, relative to the folder of the configuration.
@@ -408,6 +412,10 @@ fn answer_from(
         Query::Place => Ok(Answer::Place(ConfigurationPlace::of(&configuration.given.config))),
         Query::Plan => plan::plan(store, configuration, run),
         Query::History { generation } => history::history(store, *generation),
+        Query::Previous => {
+            let (entries, _) = store.history()?;
+            Ok(tidegate_engine::previous(&entries).map_or_else(Answer::Missing, Answer::Previous))
+        }
         Query::Verify => verify(store).map(|report| {
             let tidegate_store::VerifyReport { queues, jobs, bytes, problems, .. } = report;
             Answer::Verify(Verified { queues, jobs, bytes, problems })

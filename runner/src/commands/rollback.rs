@@ -74,7 +74,7 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
     }
     let generation = match command.generation {
         Some(generation) => generation,
-        None => before_last(place)?,
+        None => previous(place)?,
     };
     restore(place, generation)?;
     // Only a runner gives renamed parts their earlier names back, so a step may begin anew.
@@ -98,16 +98,14 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// The generation that was in force before the last one.
-fn before_last(place: &CommandTarget) -> Result<u64, Exit> {
-    let Answer::History(page) = place.ask(Query::History { generation: None })? else {
-        return Err(other_question());
-    };
-    let installed = page.entries.iter().rev().filter(|row| row.outcome == "installed");
-    let mut numbers = installed.filter_map(|row| row.generation);
-    let last = numbers.next();
-    let before = numbers.find(|number| Some(*number) != last);
-    before.ok_or_else(|| exit::fail("the history has no earlier generation"))
+/// The generation that was in force before the last one. One that came by a rollback has the place of the one that it
+/// repeats.
+fn previous(place: &CommandTarget) -> Result<u64, Exit> {
+    match place.ask(Query::Previous)? {
+        Answer::Previous(generation) => Ok(generation),
+        Answer::Missing(why) => Err(exit::fail(why)),
+        _ => Err(other_question()),
+    }
 }
 
 /// Writes the files of a generation. Pipelines that it does not have are set aside under another name.

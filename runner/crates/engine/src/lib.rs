@@ -46,7 +46,7 @@ mod test_run;
 pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed, PushedPlace};
 pub use crate::generation::bindings::mark_bindings;
 pub use crate::generation::current::NumberedGeneration;
-pub use crate::generation::earlier::{EarlierGeneration, different_library};
+pub use crate::generation::earlier::{EarlierGeneration, different_library, previous};
 pub use crate::generation::renames::RepeatedIndices;
 pub use crate::generation::resumed::resume;
 pub use crate::generation::source_files::SourceFiles;

@@ -45,6 +45,17 @@ impl EarlierGeneration {
     }
 }
 
+/// The generation that a rollback without a number goes back to while no run is active.
+///
+/// # Errors
+/// The reason for which there is none, as a sentence.
+pub fn previous(entries: &[HistoryEntry]) -> Result<u64, String> {
+    let in_force = |entry: &&HistoryEntry| entry.outcome == TakeoverOutcome::Installed;
+    let current = entries.iter().rev().filter(in_force).find_map(|entry| entry.generation);
+    let current = current.ok_or("the history has no generation")?;
+    target(entries, current, None).map(|entry| entry.generation.unwrap_or_default())
+}
+
 /// Reason for which an earlier generation cannot return: a library of its plugins has been replaced.
 #[must_use]
 pub fn different_library(then: &BTreeMap<String, String>, earlier: &Generation) -> Option<String> {
@@ -85,7 +96,12 @@ fn target(entries: &[HistoryEntry], current: u64, to: Option<u64>) -> Result<&Hi
                 && entry.outcome == TakeoverOutcome::Installed
                 && !is_same(entry)
         };
-        let none = || "the history has no earlier generation that is still in order".to_owned();
+        let none = || {
+            format!(
+                "the history has no earlier generation that is still in order; `tidegate rollback {current} --write` \
+                 restores the files of the present one"
+            )
+        };
         return entries.iter().rev().find(before).ok_or_else(none);
     };
     if wanted == current {

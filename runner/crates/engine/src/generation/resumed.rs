@@ -66,9 +66,11 @@ fn in_force<'e>(
     }
     let (before, rolled_back) = taken_over.next()?;
     let TakeoverOutcome::RolledBack(why) = &rolled_back.outcome else { return None };
-    // Several rollbacks, one after the other: the files are those before the first one.
+    // Several rollbacks, one after the other: the files are those before the first one, or those that a later one has
+    // restored.
     let (mut before, mut of_files) = (before, rolled_back);
-    while of_files.is_rollback() {
+    let restored = |entry: &HistoryEntry| files.is_ok_and(|files| is_of(entry, files));
+    while of_files.is_rollback() && !restored(of_files) {
         (before, of_files) = taken_over.next()?;
         if !matches!(of_files.outcome, TakeoverOutcome::RolledBack(_)) {
             return None;
