@@ -49,7 +49,7 @@ fn kill_often(queuer: &str, at_once: u64) -> Service {
     let mut random = Random::new(seed);
     let kills = std::env::var(KILLS).ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS_DEFAULT);
     let all = JOBS_A_KILL * (kills + 2);
-    let service = Service::saying("200 OK", "", "{}");
+    let service = Service::answering("200 OK", "", "{}");
     let pipeline = format!(
         "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
          [step.read]\nfrom = \"in\"\nto = \"queue\"\n\

@@ -74,6 +74,12 @@ fn jobs_meet_by_their_key_in_any_order_and_those_without_a_partner_wait_for_late
     assert_eq!((taken("p/as"), taken("p/bs")), (json!(4), json!(0)), "all counters are with the first input");
     let shown = |arguments: &[&str]| project.tidegate(arguments).done().stdout;
     let waits = shown(&["job", "show", "p/as/3"]);
+    assert!(waits.contains("waits for a partner\n") && !waits.contains("attempt"), "{waits}");
+    assert!(!shown(&["status"]).contains("failed once"));
+    project
+        .tidegate(&["job", "cancel", "p/as/1-3", "--step", "p/match", "--yes"])
+        .failed(1)
+        .says("p/match-join");
     assert!(waits.contains("no partner yet: it waits for a job of `payment` with the key `3`"), "{waits}");
     let paired = shown(&["job", "show", "p/as/1"]);
     assert!(paired.contains("p/bs/3") && paired.contains("p/match-joined/"), "{paired}");

@@ -92,7 +92,7 @@ fn place(all: &[u64], id: u64) -> usize {
 
 #[test]
 fn one_batch_of_each_service_goes_a_round_so_that_a_thousand_of_one_starve_nobody() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     let others = ["b", "c", "d", "e", "f", "b", "c", "d", "e", "f"];
     let project = in_front_of(&ledger, &batches(std::iter::repeat_n("a", 1000).chain(others)));
     let mut running = project.start(&["run", "."]);
@@ -110,7 +110,7 @@ fn one_batch_of_each_service_goes_a_round_so_that_a_thousand_of_one_starve_nobod
 
 #[test]
 fn what_is_in_the_submitters_hands_is_not_queued_again_meanwhile() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     ledger.state().holds = vec![1];
     let project = in_front_of(&ledger, &batches(["a", "a", "b", "b", "b"]));
     let mut running = project.start(&["run", "."]);
@@ -124,7 +124,7 @@ fn what_is_in_the_submitters_hands_is_not_queued_again_meanwhile() {
 
 #[test]
 fn a_batch_is_pending_then_valid_and_what_is_committed_or_invalid_is_never_submitted_again() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     let project = in_front_of(&ledger, &batches(["a", "b", "a", "b"]));
     let mut running = project.started();
     running.wait_until("both", || status(&project)["pending"] == 2);
@@ -151,7 +151,7 @@ fn a_batch_is_pending_then_valid_and_what_is_committed_or_invalid_is_never_submi
 
 #[test]
 fn what_is_unknown_is_submitted_again_before_anything_else_of_its_service() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     let project = in_front_of(&ledger, &batches(["a", "a", "b"]));
     let mut running = project.start(&["run", "."]);
     running.wait_until("both", || ledger.state().asked.len() > 4);
@@ -174,7 +174,7 @@ fn what_is_unknown_is_submitted_again_before_anything_else_of_its_service() {
 
 #[test]
 fn a_failed_attempt_is_delayed_for_the_window_and_holds_its_service_only() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     ledger.state().busy.insert(1, 3);
     let project = in_front_of(&ledger, &batches(["a", "a", "b", "b", "b"]));
     project.change("grid.toml", "delay_window = \"40ms\"", "delay_window = \"1s\"");
@@ -199,7 +199,7 @@ fn a_failed_attempt_is_delayed_for_the_window_and_holds_its_service_only() {
 
 #[test]
 fn the_window_begins_with_the_attempt_however_long_that_takes() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     ledger.state().holds = vec![1];
     ledger.state().busy.insert(1, 1);
     let project = in_front_of(&ledger, &batches(["a"]));
@@ -220,7 +220,7 @@ fn the_window_begins_with_the_attempt_however_long_that_takes() {
 
 #[test]
 fn a_busy_ledger_is_asked_ten_times_and_then_the_service_goes_on_without_the_batch() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     ledger.state().busy.insert(1, 1000);
     let project = in_front_of(&ledger, &batches(["a", "a"]));
     project.change("grid.toml", "delay_window = \"40ms\"", "delay_window = \"1ms\"");
@@ -237,7 +237,7 @@ fn a_busy_ledger_is_asked_ten_times_and_then_the_service_goes_on_without_the_bat
 
 #[test]
 fn batches_of_several_services_are_posted_at_the_same_time() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     ledger.state().holds = (1..=5).collect();
     let project = in_front_of(&ledger, &batches(["a", "b", "c", "d", "e"]));
     let mut running = project.start(&["run", "."]);
@@ -248,7 +248,7 @@ fn batches_of_several_services_are_posted_at_the_same_time() {
 
 #[test]
 fn the_ledger_has_no_more_batches_in_hand_than_it_may() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     let project = in_front_of(&ledger, &batches(["a", "b", "c", "d", "e"]));
     project.change("grid.toml", "max_pending = 100", "max_pending = 2");
     let mut running = project.started();
@@ -274,7 +274,7 @@ fn the_ledger_has_no_more_batches_in_hand_than_it_may() {
 
 #[test]
 fn a_stop_lets_submissions_finish_that_run_and_starts_no_others() {
-    let ledger = Fake::saying("committed");
+    let ledger = Fake::answering("committed");
     ledger.state().holds = vec![1];
     let project = in_front_of(&ledger, &batches(["a", "b", "c", "a"]));
     project.change("grid.toml", "max_processing = 16", "max_processing = 1");
@@ -293,7 +293,7 @@ fn a_stop_lets_submissions_finish_that_run_and_starts_no_others() {
 
 #[test]
 fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     // It answers when it has all of them, so that they become pending long before the first poll.
     ledger.state().holds = (1..=9).collect();
     let project = in_front_of(&ledger, &batches(["a", "b", "a", "c", "b", "a", "c", "b", "c"]));
@@ -328,7 +328,7 @@ fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
 
 #[test]
 fn news_from_outside_have_it_ask_at_once_and_at_most_once_a_second() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     let project = in_front_of(&ledger, &batches(["a", "b"]));
     project.change("grid.toml", "every = \"10ms\"", "every = \"1h\"");
     project.write("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n");
@@ -360,7 +360,7 @@ fn news_from_outside_have_it_ask_at_once_and_at_most_once_a_second() {
 
 #[test]
 fn answers_that_nobody_asked_for_are_discarded_and_reported() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     let project = in_front_of(&ledger, &batches(["a", "b"]));
     project.write("status.rhai", "fn status(answers) { answers[\"777\"] = \"committed\"; answers }");
     let mut running = project.started();
@@ -374,7 +374,7 @@ fn answers_that_nobody_asked_for_are_discarded_and_reported() {
 
 #[test]
 fn batches_of_one_service_that_touch_different_things_go_together() {
-    let ledger = Fake::saying("pending");
+    let ledger = Fake::answering("pending");
     let batch = |id: u64, inputs: &[&str], outputs: &[&str]| {
         json!({ "id": id, "service": "a", "quantity": 1, "inputs": inputs, "outputs": outputs }).to_string()
     };

@@ -147,7 +147,7 @@ fn a_failing_service_skips_no_number_and_is_in_the_status() {
 
 #[test]
 fn the_steps_of_a_service_stop_when_the_policy_gives_up() {
-    let service = Service::saying("500 Internal Server Error", "", "no");
+    let service = Service::answering("500 Internal Server Error", "", "no");
     let project = project(&service, "retry = { backoff = \"fixed\", initial = \"1ms\", max_attempts = 2 }");
     project.tidegate(&["run", "--exit-on-halt", "."]).failed(1).says("(all 2 attempts failed)");
 }

@@ -39,6 +39,28 @@ fn a_step_tells_how_many_jobs_stand_where_and_how_long_the_oldest_has_waited() {
 }
 
 #[test]
+fn a_step_that_has_stopped_counts_the_jobs_that_it_had_read() {
+    const JOBS: u64 = 500;
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+             [step.give]\nfrom = \"in\"\nto = \"jobs\"\n\
+             [step.work]\nfrom = \"jobs\"\nrun = \"work.rhai\"\nto = \"end\"\n[sink.end]\ntype = \"null\"\n",
+        )
+        .file("work.rhai", "fn process(job) { if job.id == 3 { throw \"three\" } job }")
+        .file("in.ndjson", jobs(1..=JOBS));
+    let mut running = project.started();
+    running.wait_until("the stop", || work(&project)["halted"].is_object());
+    let shown = |project: &Project| work(project)["waiting"].clone();
+    running.wait_until("all jobs on the queue", || {
+        project.status("p/give", "p/in")["taken"] == JOBS && shown(&project) == JOBS - 2
+    });
+    running.stop();
+    assert_eq!(shown(&project), JOBS - 2);
+}
+
+#[test]
 fn lanes_are_told_where_they_are_asked_for_the_longest_first() {
     let project = backlog(LANES, &pools(&["a", "b:\"at\":\"1h\"", "b", "b", "c", "b"]), "");
     let lanes = |question: &[&str]| {

@@ -42,7 +42,7 @@ pub(crate) struct Fake {
 
 impl Fake {
     /// A ledger that returns this status for every submission without its own.
-    pub(crate) fn saying(otherwise: &'static str) -> Self {
+    pub(crate) fn answering(otherwise: &'static str) -> Self {
         let state = Arc::new((Mutex::new(State { otherwise, ..State::default() }), Condvar::new()));
         let shared = Arc::clone(&state);
         let service = Service::start(move |asked, _| {

@@ -85,7 +85,7 @@ impl Service {
     }
 
     /// The same answer for every request.
-    pub(crate) fn saying(status: &str, headers: &str, body: &str) -> Self {
+    pub(crate) fn answering(status: &str, headers: &str, body: &str) -> Self {
         let answer = answer(status, headers, body);
         Self::start(move |_, _| Act::Say(answer.clone()))
     }

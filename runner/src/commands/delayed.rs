@@ -180,6 +180,7 @@ enum RowOwner {
 fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
     let place = CommandTarget::of(&command.config, command.data.clone())?;
     let (mut chosen, mut outcomes) = (Chosen::new(), Outcomes::new(&place, how));
+    outcomes.filtered = command.filter.is_some() || command.lane.is_some();
     let mut filter = Where::new(command.filter.as_deref(), "job")?;
     for text in &command.jobs {
         choose(&place, command, (text, &mut filter), how, (&mut chosen, &mut outcomes))?;

@@ -115,6 +115,12 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
         return Err(exit::misuse(format_args!("a range has at most {} jobs", grouped(RANGE_MAX))));
     }
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
+    if let Some(wanted) = &command.step {
+        let reads = |step: &&Step| step.inputs.iter().any(|input| input.address == queue);
+        let readers = place.configuration.steps.iter().filter(reads);
+        let readers = readers.map(|step| (step.address.to_string(), JobState::Over)).collect();
+        only(&place, wanted, &queue, readers)?;
+    }
     let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: command.drop, pending: true });
     let (mut chosen, mut count) = (BTreeMap::<Address, (Vec<ParkedId>, Vec<u64>)>::new(), 0);
     let (mut exists, mut missing) = (false, None);

@@ -90,12 +90,18 @@ fn describe(status: &JobStatus, answered_by: AnsweredBy, given: &Invocation, wid
         let reason = step.reason.as_ref().filter(|_| step.status != ReportedState::Cancelled);
         lines.extend(
             reason
-                .map(|reason| format!("{}: {}", which_failed(step), on_one_line(&reason.replace('\n', " "))))
+                .map(|reason| format!("{}{}", which_failed(step), on_one_line(&reason.replace('\n', " "))))
                 .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
             let will = if step.status == ReportedState::Waiting { "goes with" } else { "joined with" };
             lines.push(indented(&format!("{will} {}", step.joined_with.join(" and ")), 4, width));
+        }
+        // The reasons of a step that picks its jobs name it too.
+        if let (ReportedState::Pending, true, Some(handle), Some(since)) =
+            (step.status, step.why.is_empty(), &step.pending.handle, &step.pending.since)
+        {
+            lines.push(indented(&format!("since {since} as `{}`", on_one_line(handle)), 4, width));
         }
         let why = step.why.iter().map(|why| with_command(why, &step.step, given));
         lines.extend(why.map(|why| indented(&on_one_line(&why), 4, width)));
@@ -109,11 +115,12 @@ fn describe(status: &JobStatus, answered_by: AnsweredBy, given: &Invocation, wid
     lines.join("\n")
 }
 
-/// The reason of a restarted job is that of the attempt before.
+/// The reason of a restarted job is that of the attempt before. A job without attempts waits for a partner.
 fn which_failed(step: &StepOutcome) -> &'static str {
     match step.status {
-        ReportedState::Begun => "the attempt before failed",
-        _ => "its last attempt failed",
+        ReportedState::Begun => "the attempt before failed: ",
+        ReportedState::Delayed if step.attempts.is_none() => "",
+        _ => "its last attempt failed: ",
     }
 }
 
@@ -142,9 +149,11 @@ fn headline(step: &StepOutcome) -> String {
             Some(before) => format!("waiting, {} before it", jobs(before)),
         },
         ReportedState::Begun => format!("begun{attempts}"),
-        ReportedState::Delayed => match &step.until {
-            Some(until) => format!("delayed until {until}{attempts}"),
-            None => format!("due{attempts}"),
+        ReportedState::Delayed => match (&step.until, step.attempts) {
+            (Some(until), None) => format!("waits for a partner until {until}"),
+            (None, None) => "waits for a partner".to_owned(),
+            (Some(until), Some(_)) => format!("delayed until {until}{attempts}"),
+            (None, Some(_)) => format!("due{attempts}"),
         },
         ReportedState::Pending => match step.pending.external_status {
             None => format!("pending in an external system{attempts}"),

@@ -196,7 +196,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         (
             true,
             Column::left("reads", texts(&reads))
-                .drops(if any(&|step| step.joins) { 7 } else { 2 })
+                .drops(if any(&|step| step.joins || step.by_key) { 7 } else { 2 })
                 .cuts_front(8),
         ),
         (true, Column::right("waiting", texts(&waiting))),

@@ -5,7 +5,8 @@ use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::lane_command::resume_lane;
-use crate::query::PausedPart;
+use crate::output::table::on_one_line;
+use crate::query::{Answer, PausedPart, Query};
 use tidegate_model::Address;
 
 pub(crate) fn pause(command: &StepChoice, paused: bool) -> Exit {
@@ -60,7 +61,24 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
         (true, false, AnsweredBy::Runner) => format!("{part} resumes"),
         (true, false, AnsweredBy::Store) => format!("{part} resumes with the next `tidegate run`"),
         (false, true, _) => format!("{part} is already {}", if lane.is_some() { "held" } else { "paused" }),
-        (false, false, _) => format!("{part} is not paused"),
+        (false, false, answered_by) => {
+            let other =
+                if lane.is_none() && !command.monitor { other_hold(&place, step, answered_by) } else { None };
+            format!("{part} is not paused{}", other.unwrap_or_default())
+        }
     });
     Ok(Exit::Done)
+}
+
+/// The obstacle of a step that is not paused and starts nothing, with the way out.
+fn other_hold(place: &CommandTarget, step: &str, answered_by: AnsweredBy) -> Option<String> {
+    let Ok(Answer::Status(status)) = place.ask(Query::Status { lanes: 0 }) else { return None };
+    let first = status.steps.iter().find(|row| row.step == step)?;
+    if first.halted.is_some() && answered_by == AnsweredBy::Store {
+        return Some("; it has stopped in the last run, and the next `tidegate run` starts it".to_owned());
+    }
+    let held = first.held_lanes.first()?;
+    let resume = place.configuration.command(&resume_lane(step, &held.lane));
+    let state = if held.halted.is_some() { "has halted" } else { "is paused" };
+    Some(format!("; its lane `{}` {state}: `{resume}` resumes it", on_one_line(&held.lane)))
 }

@@ -23,6 +23,8 @@ pub(crate) struct Outcomes<'a> {
     place: &'a CommandTarget,
     how: MoveAction,
     answered_by: AnsweredBy,
+    /// The request chooses some of the jobs.
+    pub(crate) filtered: bool,
     steps: BTreeMap<Address, Outcome>,
 }
 
@@ -67,7 +69,7 @@ struct StepMoveReport {
 
 impl<'a> Outcomes<'a> {
     pub(crate) fn new(place: &'a CommandTarget, how: MoveAction) -> Self {
-        Self { place, how, answered_by: AnsweredBy::Store, steps: BTreeMap::new() }
+        Self { place, how, answered_by: AnsweredBy::Store, filtered: false, steps: BTreeMap::new() }
     }
 
     pub(crate) fn of(&mut self, step: &Address) -> &mut Outcome {
@@ -160,7 +162,8 @@ impl<'a> Outcomes<'a> {
             lines.push(format!("{} of {step} {why}", jobs(outcome.gone())));
         }
         if lines.is_empty() && outcome.left() == 0 {
-            lines.push(format!("no job of {step} waits for a time"));
+            let which = if self.filtered { "none of the chosen jobs" } else { "no job" };
+            lines.push(format!("{which} of {step} waits for a time{}", self.partners(step)));
         }
         lines
     }
@@ -193,6 +196,14 @@ impl<'a> Outcomes<'a> {
         let running = outcome.moved.busy + outcome.busy;
         left(running, jobs(running), &format!("each is {busy}"));
         lines
+    }
+
+    /// The step in which jobs of a join by key wait for their partners.
+    fn partners(&self, step: &Address) -> String {
+        let name = format!("{step}-join");
+        let mut joins = self.place.configuration.steps.iter().filter(|declared| declared.joins.is_some());
+        let declared = joins.any(|declared| declared.address.to_string() == name);
+        if declared { format!("; its jobs without a partner wait at `{name}`") } else { String::new() }
     }
 
     /// The error queue of a step, if it has one.

@@ -375,6 +375,11 @@ impl JobQuery<'_> {
                 why,
                 ..of_row(&self.step.address, &job, runs, self.now)
             };
+            // It waits for a partner, and no attempt at it has failed.
+            let outcome = match self.step.joins {
+                Some(_) => StepOutcome { attempts: None, first_attempt: None, ..outcome },
+                None => outcome,
+            };
             // An output that is due later is another job.
             let kept = job.output().is_none().then_some(KeptPayload::Parked(job.payload));
             return Ok(StepOutcome { kept, ..outcome });

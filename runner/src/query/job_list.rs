@@ -178,6 +178,10 @@ fn matching(
     };
     job.steps.retain(matches);
     job.payload = payload.filter(|_| filter.payload);
+    if !filter.payload {
+        // Whether it is kept is known only after a search for it.
+        job.note = None;
+    }
     let is_asked = filter.status.is_some() || filter.step.is_some() || filter.lane.is_some();
     Ok((!job.steps.is_empty() || !is_asked).then_some(job))
 }

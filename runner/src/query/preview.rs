@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::explain;
 use super::explain::WaitCase;
 use super::{Answer, rfc3339, status};
+use crate::output::lane_command::resume_lane;
+use crate::output::table::on_one_line;
 use tidegate_config::{Configuration, Input};
 use tidegate_dispatch::{JobKey, PreviewHorizon, StateCounts};
 use tidegate_engine::Handle;
@@ -15,6 +17,8 @@ use tidegate_store::{ReadError, Store};
 
 /// A preview ends after this many jobs, so that its time is bounded.
 const JOBS_MAX: u64 = 100_000;
+/// Held lanes that are listed.
+const HELD_LANES_MAX: usize = 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Preview {
@@ -75,7 +79,12 @@ pub(crate) fn preview(
             "step `{step}` has no queuer and processes its jobs in order: add a `queuer` to preview its choice"
         )));
     };
-    let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
+    let (mut why, unseen) = (case.reasons_for_all(), unseen(&case, run.is_some())?);
+    for (lane, hold) in store.held_lanes(&case.step.address)?.into_iter().take(HELD_LANES_MAX) {
+        let resume = configuration.command(&resume_lane(step, &lane));
+        let state = if hold.halted.is_some() { "has halted" } else { "is paused" };
+        why.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&lane)));
+    }
     let StateCounts { waiting, running, delayed, pending, finished, lanes } = case.view.room.counts();
     // The same count as in `status`.
     let due = case.view.room.summary(0, &HashSet::new(), now).due;
@@ -120,11 +129,11 @@ fn indices(case: &WaitCase<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> 
     Ok(indices)
 }
 
-fn unseen(case: &WaitCase<'_>) -> Result<Option<Unseen>, ReadError> {
+fn unseen(case: &WaitCase<'_>, runs: bool) -> Result<Option<Unseen>, ReadError> {
     let Some(input) = case.step.inputs.first() else { return Ok(None) };
     if let Input::Source(_) = input.input {
-        let why = "its source has not been read by a run".to_owned();
-        return Ok(Some(Unseen { jobs: None, why }));
+        let why = "no runner is running, which reads the jobs of its source".to_owned();
+        return Ok((!runs).then_some(Unseen { jobs: None, why }));
     }
     let head = case.store.queue(&input.address)?.map_or(0, |queue| queue.head);
     let jobs = head.saturating_sub(case.view.read);

@@ -463,7 +463,10 @@ impl Coordinator {
         now: Timestamp,
     ) -> Option<Event> {
         if let Some(halt_cause) = &ran.halt {
-            let (at, why) = describe(halt_cause);
+            let present = self.generation.configuration.steps.get(step).map(|step| &step.address);
+            let own = self.steps.get(step).map(|state| &state.declared.address);
+            let address = present.or(own).map(ToString::to_string).unwrap_or_default();
+            let (at, why) = describe(halt_cause, &address);
             self.halt_at(step, Some((halt_cause.index, at)), why, now);
         }
         if ran.goes_back {
@@ -525,27 +528,25 @@ impl Coordinator {
 }
 
 /// Description of the halting job, and the reason for the halt as a sentence fragment.
-fn describe(halt_cause: &HaltCause) -> (String, String) {
+fn describe(halt_cause: &HaltCause, step: &str) -> (String, String) {
     let HaltCause { index, failure, halts, file } = halt_cause;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
+    let resume = || format!("fix the cause, and go on with `tidegate step resume {step}`");
     let (why, way_out) = match halts {
         HaltReason::NoErrors => (
             "the step has no error queue for it, so progress stays before it",
-            "name one with `errors = \"…\"`, or fix the script, and run again",
+            "name one with `errors = \"…\"`, or fix the script; a reload or the next run goes on".to_owned(),
         ),
         HaltReason::Policy => (
             "the step stops at it because its retry policy has `then = \"halt\"`",
-            "fix the script and run again, or set `then = \"error-queue\"`",
+            "fix the script, or set `then = \"error-queue\"`; a reload or the next run goes on".to_owned(),
         ),
-        HaltReason::Class => (
-            "the step stops at it because its retry policy has this kind of failure in `halt_on`",
-            "fix the cause, and go on with `tidegate step resume`",
-        ),
-        HaltReason::Code => {
-            ("its code stops the step at it", "fix the cause, and go on with `tidegate step resume`")
+        HaltReason::Class => {
+            ("the step stops at it because its retry policy has this kind of failure in `halt_on`", resume())
         }
-        HaltReason::Run => ("progress stays before it", "fix this and run again"),
+        HaltReason::Code => ("its code stops the step at it", resume()),
+        HaltReason::Run => ("progress stays before it", "fix this and run again".to_owned()),
     };
     (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
 }

@@ -89,7 +89,7 @@ fn what_the_ledger_does_not_know_is_submitted_again_before_anything_else_of_its_
 }
 
 #[test]
-fn saying_that_it_is_unknown_clears_that_it_was_submitted() {
+fn answering_that_it_is_unknown_clears_that_it_was_submitted() {
     let mut play = submitter();
     assert_eq!(arrive(&mut play, &[(1, "a")]), "forget 1, pick #0 1, read 2");
     assert_eq!(submit(&mut play, 0, JobOutcome::Pending), "passed 1");
