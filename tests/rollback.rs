@@ -256,7 +256,6 @@ fn a_rollback_after_restored_files_lasts_over_a_restart_and_the_files_follow_it_
     }
     project.tidegate(&["rollback", "--write", "--yes"]).done();
     assert_eq!(project.read("mark.rhai"), mark(3));
-    project.tidegate(&["reload"]).done();
     let outcome = project.tidegate(&["rollback"]).done().stdout;
     assert_eq!(outcome, "generation 6 is in force: it repeats generation 2\n");
     running.stop().done();
@@ -270,6 +269,26 @@ fn a_rollback_after_restored_files_lasts_over_a_restart_and_the_files_follow_it_
     let outcome = project.tidegate(&["rollback", "--write", "--yes"]).done().stdout;
     assert!(outcome.starts_with("the files are those of generation 1:"), "{outcome}");
     assert_eq!(project.read("mark.rhai"), mark(1));
+}
+
+#[test]
+fn files_that_an_operator_restores_after_several_rollbacks_are_in_force_at_the_next_start() {
+    let project = marking();
+    let mut running = project.started();
+    for version in 2..=4 {
+        project.write("mark.rhai", mark(version));
+        says_generation(&mut running, version);
+    }
+    for _ in 0..2 {
+        project.tidegate(&["rollback"]).done();
+    }
+    assert_eq!(version_of(&project, &mut running, 2), 2);
+    running.stop().done();
+    // The first rollback went back to it, and the second one from it.
+    project.tidegate(&["rollback", "3", "--write", "--yes"]).done();
+    let mut running = project.started();
+    assert_eq!(version_of(&project, &mut running, 3), 3);
+    running.stop().done();
 }
 
 #[test]

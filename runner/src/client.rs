@@ -147,7 +147,9 @@ impl CommandTarget {
         let Some(backend) = self.find(&question, tidegate_store::open_existing)? else { return Ok(None) };
         let answer = match backend {
             Backend::Runner(IpcAnswer::Answer(answer)) => Ok((answer, AnsweredBy::Runner)),
-            Backend::Runner(IpcAnswer::Change(_) | IpcAnswer::Reload(_)) => Err(other_question()),
+            Backend::Runner(IpcAnswer::Change(_) | IpcAnswer::Reload(_) | IpcAnswer::Compared(_)) => {
+                Err(other_question())
+            }
             Backend::Store(store, _writer) => {
                 let Question::Look(query) = &question else { return Err(other_question()) };
                 let configuration = mark_bindings(&self.configuration, &store);
@@ -192,6 +194,14 @@ impl CommandTarget {
         self.take_over(&Question::Rollback { generation })
     }
 
+    /// Lets the runner compare the files with the generation in force. `None`: no runner answers.
+    pub(crate) fn compare(&self) -> Option<bool> {
+        match ipc::ask(&self.configuration.data, &Question::Compare) {
+            Ok(Some(Ok(IpcAnswer::Compared(same)))) => Some(same),
+            _ => None,
+        }
+    }
+
     fn take_over(&self, question: &Question) -> Result<Option<Reloaded>, Exit> {
         match ipc::ask(&self.configuration.data, question) {
             Ok(Some(Ok(IpcAnswer::Reload(reloaded)))) => Ok(Some(reloaded)),
@@ -218,7 +228,9 @@ impl CommandTarget {
         };
         match backend {
             Backend::Runner(IpcAnswer::Change(outcome)) => Ok((outcome, AnsweredBy::Runner)),
-            Backend::Runner(IpcAnswer::Answer(_) | IpcAnswer::Reload(_)) => Err(other_question()),
+            Backend::Runner(IpcAnswer::Answer(_) | IpcAnswer::Reload(_) | IpcAnswer::Compared(_)) => {
+                Err(other_question())
+            }
             Backend::Store(..) if self.mistakes.is_some() => {
                 self.mistakes.iter().for_each(exit::show);
                 Err(Exit::Configuration)
@@ -312,7 +324,7 @@ fn unanswered(question: &Question, error: &io::Error) -> String {
         _ => format!("the runner does not answer: {error}"),
     };
     let unknown = match question {
-        Question::Look(_) => "",
+        Question::Look(_) | Question::Compare => "",
         Question::Reload | Question::Rollback { .. } => "; `tidegate history` shows whether it has reloaded",
         Question::Change(_) => "; the change may have been made: check the state before you repeat it",
     };

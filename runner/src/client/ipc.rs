@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::query::{Answer, Query, answer};
-use crate::reload::{Reloaded, mend_stopped_step, reload};
+use crate::reload::{Reloaded, compare, mend_stopped_step, reload};
 use crate::rollback::roll_back;
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
@@ -58,6 +58,8 @@ pub(crate) enum Question {
     Change(Request),
     /// Read the files again, and carry them out.
     Reload,
+    /// Compare the files with the generation in force.
+    Compare,
     /// Go back to this generation, or to the one before the current one.
     Rollback {
         generation: Option<u64>,
@@ -72,11 +74,15 @@ pub(crate) enum IpcAnswer {
     /// A change: its result, or the reason for its refusal.
     Change(Result<RequestOutcome, String>),
     Reload(Reloaded),
+    /// Whether the files are those of the generation in force.
+    Compared(bool),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
+    // A runner of an earlier version answers so.
+    #[serde(rename = "told")]
     Answer(Box<IpcAnswer>),
     Refusal(IpcRefusal),
 }
@@ -245,6 +251,7 @@ fn reply(question: &[u8], context: &RunnerContext) -> Reply {
         }
         Ok(Question::Change(request)) => change(request, &context.handle),
         Ok(Question::Reload) => taken_over(reload(&context.handle, Trigger::Reload)),
+        Ok(Question::Compare) => Reply::Answer(Box::new(IpcAnswer::Compared(compare(&context.handle)))),
         Ok(Question::Rollback { generation }) => {
             match roll_back(&context.handle, &context.store, generation) {
                 Ok(reloaded) => taken_over(reloaded),
@@ -316,7 +323,9 @@ fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Resu
     let patience = match question {
         Question::Look(Query::Verify | Query::Export { .. } | Query::Plan) => PATIENCE_WITH_EVERYTHING,
         Question::Look(_) => PATIENCE,
-        Question::Change(_) | Question::Reload | Question::Rollback { .. } => PATIENCE_WITH_CHANGES,
+        Question::Change(_) | Question::Reload | Question::Compare | Question::Rollback { .. } => {
+            PATIENCE_WITH_CHANGES
+        }
     };
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;

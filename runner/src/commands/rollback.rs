@@ -40,6 +40,7 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
         && in_force(&place)? == Some(generation)
     {
         restore(&place, generation)?;
+        compare(&place, generation);
         if command.format == Format::Json {
             return print_outcome(Reloaded::Unchanged { generation }, command.format);
         }
@@ -54,8 +55,20 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
     let exit = print_outcome(outcome, command.format)?;
     if let (Some(generation), true) = (installed, command.write) {
         restore(&place, generation)?;
+        compare(&place, generation);
     }
     Ok(exit)
+}
+
+/// Lets the runner compare the restored files with the generation in force at once. Its watch would do so later, and
+/// take them for a change if a further rollback comes first.
+fn compare(place: &CommandTarget, generation: u64) {
+    if place.compare() == Some(false) {
+        let plan = place.configuration.command("plan");
+        exit::warn(format_args!(
+            "the restored files differ from generation {generation}: `{plan}` shows how"
+        ));
+    }
 }
 
 /// The generation that a runner carries out. Its files may have changed since.

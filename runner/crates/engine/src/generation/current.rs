@@ -166,14 +166,15 @@ impl CurrentGeneration {
     }
 
     /// Records the present texts of files that mean the same as before, if this generation is still the current one.
-    /// Returns whether the texts are others.
+    /// Returns whether the texts are others, or those of a generation that came by a rollback and had other files until
+    /// now.
     pub(crate) fn note_files(&self, current: u64, files: &Arc<SourceFiles>) -> bool {
         let mut generation = self.generation.lock();
         if generation.number != current {
             return false;
         }
-        let are_others = !generation.files.has_texts_of(files);
-        *self.back_to.lock() = None;
+        let had_others = self.back_to.lock().take().is_some();
+        let are_others = had_others || !generation.files.has_texts_of(files);
         let NumberedGeneration { number, configuration, digest, plugins, .. } = &**generation;
         *generation = Arc::new(NumberedGeneration {
             number: *number,

@@ -87,10 +87,11 @@ fn target(entries: &[HistoryEntry], current: u64, to: Option<u64>) -> Result<&Hi
                 (&entry.files, &entry.plugins, &entry.digest) == (&now.files, &now.plugins, &now.digest)
             })
         };
-        // A generation that came by a rollback has the place of the one that it repeats.
+        // A generation that came by a rollback has the place of the one that it repeats, also when its files are restored.
+        let is_back = entries.iter().any(|entry| entry.generation == Some(current) && entry.is_rollback());
         let repeated = entries.iter().filter(|entry| !entry.is_rollback() && is_same(entry));
         let repeated = repeated.filter_map(|entry| entry.generation).rfind(|&number| number < current);
-        let place = repeated.filter(|_| now.is_some_and(HistoryEntry::is_rollback)).unwrap_or(current);
+        let place = repeated.filter(|_| is_back).unwrap_or(current);
         let before = |entry: &&HistoryEntry| {
             entry.generation.is_some_and(|number| number < place)
                 && entry.outcome == TakeoverOutcome::Installed

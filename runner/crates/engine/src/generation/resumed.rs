@@ -66,11 +66,10 @@ fn in_force<'e>(
     }
     let (before, rolled_back) = taken_over.next()?;
     let TakeoverOutcome::RolledBack(why) = &rolled_back.outcome else { return None };
-    // Several rollbacks, one after the other: the files are those before the first one, or those that a later one has
-    // restored.
+    // Several rollbacks, one after the other: the files are those before the first one. The entry of restored files is
+    // that of a reload.
     let (mut before, mut of_files) = (before, rolled_back);
-    let restored = |entry: &HistoryEntry| files.is_ok_and(|files| is_of(entry, files));
-    while of_files.is_rollback() && !restored(of_files) {
+    while of_files.is_rollback() {
         (before, of_files) = taken_over.next()?;
         if !matches!(of_files.outcome, TakeoverOutcome::RolledBack(_)) {
             return None;
