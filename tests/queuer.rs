@@ -181,7 +181,7 @@ fn a_pending_lane_is_left_out_of_a_preview_and_so_is_what_a_source_still_holds()
     let told = "p/submit reads p/in: 1 waiting, 2 pending, in 2 lanes\n  nothing would start\n";
     running.wait_until("both lanes are pending", || look() == told);
     running.stop().done();
-    let unread = "  no runner is running, which reads the jobs of its source\n";
+    let unread = "  the jobs of its source are not known without a run\n";
     assert_eq!(look(), told.replace("1 waiting, ", "") + unread);
 }
 

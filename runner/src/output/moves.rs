@@ -186,8 +186,7 @@ impl<'a> Outcomes<'a> {
         };
         left(outcome.outputs, outputs, "already made and due later; add `--drop` to discard them");
         left(outcome.late, jobs(outcome.late), "not on the queue yet; add `--drop` to discard them");
-        let unmatched =
-            "a join by key without `within` waits for their partners; `delayed cancel` ends the wait";
+        let unmatched = "waiting for a partner without a time limit; `delayed cancel` ends the wait";
         left(outcome.unmatched, jobs(outcome.unmatched), unmatched);
         let busy = match self.how {
             MoveAction::Now => "running, or pending in an external system",

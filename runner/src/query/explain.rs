@@ -15,6 +15,8 @@ pub(crate) struct WaitCase<'a> {
     pub(crate) store: &'a Store,
     pub(crate) step: &'a Step,
     pub(crate) view: Box<QueueView>,
+    /// The view is that of a run.
+    pub(crate) live: bool,
     /// Its gate has a name.
     gate: &'a str,
     /// No run is active, and the next run probes the gate before it starts anything.
@@ -44,9 +46,9 @@ impl<'a> WaitCase<'a> {
         // A run does not read for a paused step; if it has no running jobs, the store knows more.
         let idle = |view: &QueueView| view.paused && from_queue && view.room.counts().running == 0;
         // A run that ends, or has not started, does not answer.
-        let view = match run.and_then(|run| run.view(position)) {
-            Some(view) if !idle(&view) => Some(view),
-            _ => QueueView::from_store(store, configuration, step, now)?.map(Box::new),
+        let (view, live) = match run.and_then(|run| run.view(position)) {
+            Some(view) if !idle(&view) => (Some(view), true),
+            _ => (QueueView::from_store(store, configuration, step, now)?.map(Box::new), false),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
         let stats = run.map(|run| run.stats().step(position));
@@ -59,6 +61,7 @@ impl<'a> WaitCase<'a> {
             store,
             step,
             view,
+            live,
             gate,
             asks_gate,
             closed,

@@ -8,10 +8,10 @@ use super::explain;
 use super::explain::WaitCase;
 use super::{Answer, rfc3339, status};
 use crate::output::lane_command::resume_lane;
-use crate::output::table::on_one_line;
+use crate::output::table::{grouped, on_one_line};
 use tidegate_config::{Configuration, Input};
 use tidegate_dispatch::{JobKey, PreviewHorizon, StateCounts};
-use tidegate_engine::Handle;
+use tidegate_engine::{Handle, holds_lanes};
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{ReadError, Store};
 
@@ -32,7 +32,7 @@ pub(crate) struct Preview {
     pub(crate) pending: u64,
     /// Number of lanes with a scanned job.
     pub(crate) lanes: u64,
-    /// Why the step starts nothing now.
+    /// Why the step, or a lane of it, starts nothing now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) why: Vec<String>,
     pub(crate) rounds: Vec<PreviewedRound>,
@@ -79,11 +79,16 @@ pub(crate) fn preview(
             "step `{step}` has no queuer and processes its jobs in order: add a `queuer` to preview its choice"
         )));
     };
-    let (mut why, unseen) = (case.reasons_for_all(), unseen(&case, run.is_some())?);
-    for (lane, hold) in store.held_lanes(&case.step.address)?.into_iter().take(HELD_LANES_MAX) {
+    let (mut why, unseen) = (case.reasons_for_all(), unseen(&case)?);
+    let held = if holds_lanes(case.step) { store.held_lanes(&case.step.address)? } else { Vec::new() };
+    let more = held.len().saturating_sub(HELD_LANES_MAX);
+    for (lane, hold) in held.into_iter().take(HELD_LANES_MAX) {
         let resume = configuration.command(&resume_lane(step, &lane));
         let state = if hold.halted.is_some() { "has halted" } else { "is paused" };
         why.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&lane)));
+    }
+    if more > 0 {
+        why.push(format!("{} more lanes are held", grouped(more as u64)));
     }
     let StateCounts { waiting, running, delayed, pending, finished, lanes } = case.view.room.counts();
     // The same count as in `status`.
@@ -129,11 +134,11 @@ fn indices(case: &WaitCase<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> 
     Ok(indices)
 }
 
-fn unseen(case: &WaitCase<'_>, runs: bool) -> Result<Option<Unseen>, ReadError> {
+fn unseen(case: &WaitCase<'_>) -> Result<Option<Unseen>, ReadError> {
     let Some(input) = case.step.inputs.first() else { return Ok(None) };
     if let Input::Source(_) = input.input {
-        let why = "no runner is running, which reads the jobs of its source".to_owned();
-        return Ok((!runs).then_some(Unseen { jobs: None, why }));
+        let why = "the jobs of its source are not known without a run".to_owned();
+        return Ok((!case.live).then_some(Unseen { jobs: None, why }));
     }
     let head = case.store.queue(&input.address)?.map_or(0, |queue| queue.head);
     let jobs = head.saturating_sub(case.view.read);

@@ -59,7 +59,9 @@ pub(crate) fn statuses(
     for (position, step) in configuration.steps.entries() {
         // The dispatcher does not count the jobs that an ordered step had in memory when it stopped.
         let has_stopped = run.is_some_and(|run| run.stats().step(position).halted().is_some());
-        let step_counts = all_counts.remove(&position).filter(|_| !has_stopped || step.picks().is_some());
+        let counts = all_counts.remove(&position);
+        let running = counts.as_ref().map(|counts| counts.counts.running);
+        let step_counts = counts.filter(|_| !has_stopped || step.picks().is_some());
         let look = StatusQuery { store, configuration, step, step_counts, lanes, now };
         let first = steps.len();
         for (at, input) in step.inputs.iter().enumerate() {
@@ -89,9 +91,8 @@ pub(crate) fn statuses(
         }
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
-            if has_stopped {
-                status.running.get_or_insert(0);
-            }
+            // Attempts that ran when it stopped may go on.
+            status.running = running.or(status.running);
             look.add_held_lanes(status)?;
             // Jobs of a join by key have not failed: they wait for their partners.
             if step.joins.is_none() && store.parked_totals(&step.address)?.delayed > 0 {

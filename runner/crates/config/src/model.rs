@@ -113,7 +113,7 @@ impl Default for ReloadSettings {
 /// `watch_errors`: a share of failed attempts that rolls a reload back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WatchErrors {
-    /// The share of failed attempts; above 0, below 1.
+    /// The share of failed attempts that must be exceeded; above 0, at most 1.
     pub rate: f64,
     /// The time after the swap in which attempts count.
     pub within: Duration,

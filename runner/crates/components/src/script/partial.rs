@@ -310,6 +310,14 @@ struct SeenKeys<'t> {
     hashed: Option<HashSet<&'t str>>,
 }
 
+impl Drop for SeenKeys<'_> {
+    fn drop(&mut self) {
+        if self.hashed.is_some() {
+            memory::uncounted(|| self.hashed = None);
+        }
+    }
+}
+
 impl<'t> Scanner<'t> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
@@ -364,8 +372,10 @@ impl<'t> Scanner<'t> {
         let is_known = if before.len() < COMPARED_KEYS_MAX {
             seen.bits & bit != 0 && before.iter().any(|other| text[other.clone()] == *name)
         } else {
-            let all = || before.iter().map(|other| &text[other.clone()]).collect();
-            !seen.hashed.get_or_insert_with(all).insert(name)
+            memory::uncounted(|| {
+                let all = || before.iter().map(|other| &text[other.clone()]).collect();
+                !seen.hashed.get_or_insert_with(all).insert(name)
+            })
         };
         if is_known {
             return None;

@@ -142,7 +142,8 @@ impl Lines {
     /// Line and column of the byte at `offset` of `text`, or of the end if the text is shorter.
     fn position(&self, text: &str, offset: usize) -> Position {
         // The end of a text is behind its last line, and not on an empty one after that.
-        let end = text.trim_end_matches(['\n', '\r']).len();
+        let content = text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text));
+        let end = content.len();
         let offset = if offset >= text.len() { end } else { floor_char(text, offset) };
         let line = self.line(offset);
         Position { line, column: text[self.starts[line - 1]..offset].chars().count() + 1 }

@@ -59,10 +59,16 @@ fn watch_errors(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Watc
 
 fn share(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<f64> {
     let rate = field.number(reading)?;
-    if rate > 0.0 && rate < 1.0 {
+    let help = "it is a share that must be exceeded: `0.5` is one half of the attempts";
+    if rate > 0.0 && rate <= 1.0 {
+        if rate >= 1.0 {
+            // Earlier generations may have it, and must be able to return.
+            let message = "`rate` has no effect: a share of failed attempts cannot exceed 1";
+            reading.report(Diagnostic::warning_at(&field.place(reading), message).help(help));
+        }
         return Some(rate);
     }
-    let diagnostic = Diagnostic::error_at(&field.place(reading), "`rate` must be above 0 and below 1");
-    reading.report(diagnostic.help("it is a share that must be exceeded: `0.5` is one half of the attempts"));
+    let diagnostic = Diagnostic::error_at(&field.place(reading), "`rate` must be above 0, and at most 1");
+    reading.report(diagnostic.help(help));
     None
 }
