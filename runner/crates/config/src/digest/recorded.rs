@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -116,7 +115,7 @@ impl GateAddress {
     }
 }
 
-fn record<K: ToString, A: Copy + Eq + Hash>(parts: &BTreeMap<K, PartDigest<A>>) -> RecordedParts<A> {
+fn record<K: ToString, A: Copy + Eq>(parts: &BTreeMap<K, PartDigest<A>>) -> RecordedParts<A> {
     let mut positions: HashMap<&SettingDigest<A>, u32> = HashMap::new();
     let mut settings = Vec::new();
     let mut position = |setting| {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_128;
@@ -18,13 +19,21 @@ pub struct PartDigest<A> {
     pub(super) settings: Vec<SettingDigest<A>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SettingDigest<A> {
     pub(super) aspect: A,
     pub(super) key: Cow<'static, str>,
     /// `None`: it follows from settings of other parts, which show the change.
     pub(super) shown: Option<String>,
     pub(super) exact: u128,
+}
+
+impl<A> Hash for SettingDigest<A> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Most settings of other keys have another digest too. The texts are long.
+        state.write_u128(self.exact);
+        state.write_usize(self.key.len());
+    }
 }
 
 /// A setting that differs between two digests of a part.

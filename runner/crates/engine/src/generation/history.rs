@@ -6,12 +6,22 @@ use std::sync::Arc;
 
 use super::current::NumberedGeneration;
 use crate::report::RolledBackBefore;
-use tidegate_config::{Configuration, Diagnostics, Processor, all_processors};
+use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, Processor, all_processors};
 use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
 
 /// The entry of a generation that takes over. One without files has none.
 pub(crate) fn of_generation(generation: &NumberedGeneration, trigger: Trigger) -> Option<NewHistoryEntry> {
-    let NumberedGeneration { number, configuration, digest, files, .. } = generation;
+    of_takeover(generation, &generation.digest, trigger)
+}
+
+/// As [`of_generation`], with the digest of its texts as a start reads them. The names that a rollback adds are in no
+/// file.
+pub(crate) fn of_takeover(
+    generation: &NumberedGeneration,
+    digest: &ConfigurationDigest,
+    trigger: Trigger,
+) -> Option<NewHistoryEntry> {
+    let NumberedGeneration { number, configuration, files, .. } = generation;
     (!files.is_empty()).then(|| NewHistoryEntry {
         generation: Some(*number),
         trigger,

@@ -18,7 +18,7 @@ use crate::report::{RefusedReload, ReloadOutcome, ReplacedGenerations, RolledBac
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock};
-use tidegate_store::{NewHistoryEntry, ReadError, Store, Trigger};
+use tidegate_store::{ReadError, Store, Trigger};
 
 /// Carries out another generation, and waits for the outcome. `None`: the run ends or has ended. `back`: the generation
 /// is an earlier one, with the configurations between it and the current one.
@@ -73,10 +73,7 @@ pub(crate) fn request(
     }
     let generation = Arc::new(NumberedGeneration { number, configuration, digest, plugins, files });
     // Here, and not on the committer: other steps need its time.
-    let entry = history::of_generation(&generation, trigger).map(|entry| {
-        // As a start reads these texts. The names that a rollback adds are in no file.
-        NewHistoryEntry { digest: next.digest().recorded().into(), ..entry }
-    });
+    let entry = history::of_takeover(&generation, next.digest(), trigger);
     let (reply, answer) = crossbeam_channel::bounded(1);
     Ok((ReloadRequest { generation, entry, rolls_back, renamed, reply }, answer))
 }
