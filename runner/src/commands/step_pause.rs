@@ -4,8 +4,7 @@ use crate::cli::{Format, StepChoice};
 use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::output::lane_command::resume_lane;
-use crate::output::table::on_one_line;
+use crate::output::lane_command::{held_lane, resume_lane};
 use crate::query::{Answer, PausedPart, Query};
 use tidegate_model::Address;
 
@@ -78,7 +77,6 @@ fn other_hold(place: &CommandTarget, step: &str, answered_by: AnsweredBy) -> Opt
         return Some("; it has stopped in the last run, and the next `tidegate run` starts it".to_owned());
     }
     let held = first.held_lanes.first()?;
-    let resume = place.configuration.command(&resume_lane(step, &held.lane));
-    let state = if held.halted.is_some() { "has halted" } else { "is paused" };
-    Some(format!("; its lane `{}` {state}: `{resume}` resumes it", on_one_line(&held.lane)))
+    let held = held_lane(&place.configuration, step, &held.lane, held.halted.is_some());
+    Some(format!("; its {held}"))
 }

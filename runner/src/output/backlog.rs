@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::lane_command::resume_lane;
+use super::lane_command::held_lane;
 use super::table::{grouped, jobs, on_one_line};
 use crate::query::{Backlog, BlockStatus, StepStatus};
 use tidegate_config::{Configuration, GateRef};
@@ -76,9 +76,7 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
         parts.push(format!("monitor paused: `{resume}` resumes it"));
     }
     for held in &status.held_lanes {
-        let resume = configuration.command(&resume_lane(&status.step, &held.lane));
-        let state = if held.halted.is_some() { "has halted" } else { "is paused" };
-        parts.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&held.lane)));
+        parts.push(held_lane(configuration, &status.step, &held.lane, held.halted.is_some()));
     }
     let step = configuration.steps.iter().find(|step| step.address.to_string() == status.step);
     let gate = step.and_then(|step| step.gate);

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::explain;
 use super::explain::WaitCase;
+use super::status::HELD_LANES_MAX;
 use super::{Answer, rfc3339, status};
-use crate::output::lane_command::resume_lane;
-use crate::output::table::{grouped, on_one_line};
+use crate::output::lane_command::held_lane;
+use crate::output::table::grouped;
 use tidegate_config::{Configuration, Input};
 use tidegate_dispatch::{JobKey, PreviewHorizon, StateCounts};
 use tidegate_engine::{Handle, holds_lanes};
@@ -17,8 +18,6 @@ use tidegate_store::{ReadError, Store};
 
 /// A preview ends after this many jobs, so that its time is bounded.
 const JOBS_MAX: u64 = 100_000;
-/// Held lanes that are listed.
-const HELD_LANES_MAX: usize = 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Preview {
@@ -83,9 +82,7 @@ pub(crate) fn preview(
     let held = if holds_lanes(case.step) { store.held_lanes(&case.step.address)? } else { Vec::new() };
     let more = held.len().saturating_sub(HELD_LANES_MAX);
     for (lane, hold) in held.into_iter().take(HELD_LANES_MAX) {
-        let resume = configuration.command(&resume_lane(step, &lane));
-        let state = if hold.halted.is_some() { "has halted" } else { "is paused" };
-        why.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&lane)));
+        why.push(held_lane(configuration, step, &lane, hold.halted.is_some()));
     }
     if more > 0 {
         why.push(format!("{} more lanes are held", grouped(more as u64)));

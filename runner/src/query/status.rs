@@ -79,15 +79,7 @@ pub(crate) fn statuses(
             status.full = step.joins.as_ref().is_some_and(|join| *jobs >= join.max_waiting);
         }
         if step.joins.is_some() {
-            // They are recorded with the input whose job came last, or whose time was over.
-            let mut all = Counters::default();
-            for status in &mut steps[first..] {
-                status.by_key = true;
-                all.add(&std::mem::take(&mut status.counters));
-            }
-            if let Some(status) = steps.get_mut(first) {
-                status.counters = all;
-            }
+            count_with_first(&mut steps[first..]);
         }
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
@@ -131,6 +123,19 @@ pub(crate) fn statuses(
         }
     }
     Ok(steps)
+}
+
+/// Counts the jobs of a join by key with its first input. They are recorded with the input whose job came last, or whose
+/// time was over.
+fn count_with_first(inputs: &mut [StepStatus]) {
+    let mut all = Counters::default();
+    for status in &mut *inputs {
+        status.by_key = true;
+        all.add(&std::mem::take(&mut status.counters));
+    }
+    if let Some(first) = inputs.first_mut() {
+        first.counters = all;
+    }
 }
 
 /// Number of jobs of a join by key that wait for their partners, by input; empty for other steps.
@@ -191,7 +196,7 @@ pub(crate) fn closed(stats: &StepStats) -> Option<BlockStatus> {
 }
 
 /// Maximum number of held lanes that are listed.
-const HELD_LANES_MAX: usize = 10;
+pub(crate) const HELD_LANES_MAX: usize = 10;
 
 /// One step, and its state in the run.
 struct StatusQuery<'a> {

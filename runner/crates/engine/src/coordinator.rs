@@ -31,13 +31,13 @@ use crate::step::state::StepState;
 use crate::step::stats::{BlockCause, Stats};
 use tidegate_components::job_log::JobReader;
 use tidegate_components::source::BatchLimit;
-use tidegate_config::{QueueRef, Step};
+use tidegate_config::QueueRef;
 use tidegate_dispatch::{
     BatchEnd, BatchId, Bounds, Command, Dispatcher, ErrorWatchEvent, Event, FailureLog, InputPort, PortInput,
     ReadId, RunOutcome, Ticker,
 };
 use tidegate_model::log_target;
-use tidegate_model::{Parts, Timestamp};
+use tidegate_model::{Address, Parts, Timestamp};
 use tidegate_store::{ParkedId, StepStop};
 
 /// Maximum bytes of one step between reading and committing, inputs and outputs together.
@@ -462,11 +462,8 @@ impl Coordinator {
         ran: Box<BatchResult>,
         now: Timestamp,
     ) -> Option<Event> {
-        if let Some(halt_cause) = &ran.halt {
-            let present = self.generation.configuration.steps.get(step).map(|step| &step.address);
-            let own = self.steps.get(step).map(|state| &state.declared.address);
-            let address = present.or(own).map(ToString::to_string).unwrap_or_default();
-            let (at, why) = describe(halt_cause, &address);
+        if let (Some(halt_cause), Some(address)) = (&ran.halt, self.present_address(step)) {
+            let (at, why) = describe(halt_cause, address);
             self.halt_at(step, Some((halt_cause.index, at)), why, now);
         }
         if ran.goes_back {
@@ -496,6 +493,12 @@ impl Coordinator {
         self.halt_at(step, None, why, now);
     }
 
+    /// The name that a step has now, also if it is of an earlier generation. `None`: its state is gone.
+    fn present_address(&self, step: usize) -> Option<&Address> {
+        let present = self.generation.configuration.steps.get(step).map(|step| &step.address);
+        present.or_else(|| Some(&self.steps.get(step)?.declared.address))
+    }
+
     /// `at`: the index of the halting job, and its description.
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
@@ -503,11 +506,9 @@ impl Coordinator {
         let StepState { declared, stats, .. } = state;
         let is_another = state.is_queued() && at.is_some() && stats.halted().is_some();
         stats.halt(whole.clone(), now);
-        let Step { address, inputs, .. } = &**declared;
-        // A step of an earlier generation stops under the name that it has now.
-        let present = self.generation.configuration.steps.get(step).map(|step| &step.address);
-        let position = Some(step);
-        let (step, since) = (present.unwrap_or(address).clone(), now);
+        let inputs = &declared.inputs;
+        let Some(present) = self.present_address(step).cloned() else { return };
+        let (position, step, since) = (Some(step), present, now);
         if is_another {
             // One line for each job that it had begun would hide the first.
             tracing::debug!(target: log_target::ENGINE, step = %step, "the step has stopped already: {whole}");
@@ -528,7 +529,7 @@ impl Coordinator {
 }
 
 /// Description of the halting job, and the reason for the halt as a sentence fragment.
-fn describe(halt_cause: &HaltCause, step: &str) -> (String, String) {
+fn describe(halt_cause: &HaltCause, step: &Address) -> (String, String) {
     let HaltCause { index, failure, halts, file } = halt_cause;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
