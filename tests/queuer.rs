@@ -186,6 +186,17 @@ fn a_pending_lane_is_left_out_of_a_preview_and_so_is_what_a_source_still_holds()
 }
 
 #[test]
+fn a_held_lane_is_named_where_its_step_starts_nothing() {
+    let project = backlog("strategy = \"one-round-serial\", lane = \"pool\"", &pools(&["a", "a"]), "");
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    project.tidegate(&["step", "pause", "p/work", "--lane", "a"]).done();
+    for question in [["queuer", "preview", "p/work"], ["step", "resume", "p/work"]] {
+        let shown = project.tidegate(&question).done().stdout;
+        assert!(shown.contains("lane `a` is paused: `tidegate step resume p/work --lane a"), "{shown}");
+    }
+}
+
+#[test]
 fn a_large_round_is_told_in_part_and_counted_as_far_as_it_goes() {
     let project = backlog("strategy = \"fifo\"", &jobs(1..=2_000), "");
     let told = preview(&project);
