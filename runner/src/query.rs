@@ -32,6 +32,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub(crate) use self::age::Oldest;
 pub(crate) use self::explain::PAUSED;
@@ -337,11 +339,34 @@ pub(crate) struct Verified {
     pub(crate) problems: Vec<String>,
 }
 
+/// Time that an answer waits for a store that a run is reopening. The store of a run that ends stays closed.
+const REOPEN_PATIENCE: Duration = Duration::from_millis(200);
+
+const REOPEN_PAUSE: Duration = Duration::from_millis(5);
+
 /// Answers from one snapshot of the store, and from the run if one has the store open.
 ///
 /// # Errors
 /// The store cannot be read.
 pub(crate) fn answer(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    query: &Query,
+) -> Result<Answer, ReadError> {
+    let begun = Instant::now();
+    loop {
+        match try_answer(store, configuration, run, query) {
+            // While a disk is full, a run reopens its store again and again, which takes milliseconds.
+            Err(ReadError::Interrupted) if run.is_some() && begun.elapsed() < REOPEN_PATIENCE => {
+                thread::sleep(REOPEN_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn try_answer(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,
