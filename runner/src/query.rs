@@ -354,14 +354,21 @@ pub(crate) fn answer(
     run: Option<&Handle>,
     query: &Query,
 ) -> Result<Answer, ReadError> {
+    let read = || try_answer(store, configuration, run, query);
+    if run.is_some() { while_reopened(read) } else { read() }
+}
+
+/// Reads from the store of a run, again if the run is reopening it. While a disk is full, it does so again and again,
+/// which takes milliseconds.
+///
+/// # Errors
+/// Errors of `read`; [`ReadError::Interrupted`] if the store stays closed.
+pub(crate) fn while_reopened<T>(mut read: impl FnMut() -> Result<T, ReadError>) -> Result<T, ReadError> {
     let begun = Instant::now();
     loop {
-        match try_answer(store, configuration, run, query) {
-            // While a disk is full, a run reopens its store again and again, which takes milliseconds.
-            Err(ReadError::Interrupted) if run.is_some() && begun.elapsed() < REOPEN_PATIENCE => {
-                thread::sleep(REOPEN_PAUSE);
-            }
-            answer => return answer,
+        match read() {
+            Err(ReadError::Interrupted) if begun.elapsed() < REOPEN_PATIENCE => thread::sleep(REOPEN_PAUSE),
+            read => return read,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::response::{HttpRefusal, Response, at_job, json};
 use super::route::JobAddress;
 use crate::client::ipc::RunnerContext;
 use crate::query::late::{self, LateAddress, LateState};
+use crate::query::while_reopened;
 use tidegate_engine::{Request, RequestOutcome};
 
 /// The late job, or its outcome at each step once it is on its queue.
@@ -42,5 +43,6 @@ pub(crate) fn cancel(asked: &LateAddress, context: &RunnerContext) -> Result<Res
 }
 
 fn find(asked: &LateAddress, context: &RunnerContext) -> Result<LateState, HttpRefusal> {
-    late::find(&context.store, &context.configuration(), asked).map_err(|error| unreadable(&error))
+    while_reopened(|| late::find(&context.store, &context.configuration(), asked))
+        .map_err(|error| unreadable(&error))
 }
