@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::assemble::assemble;
 use super::diagnostic::{Diagnostic, Diagnostics, Severity, without_repetitions};
-use super::model::{Configuration, Gate, Invocation, LogFormat, Settings, Step};
+use super::model::{Configuration, Invocation, LogFormat};
 use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
 use crate::check::former_names;
@@ -22,7 +22,6 @@ use crate::check::shared;
 use crate::check::table_queues;
 use crate::check::test_names;
 use crate::diagnostic::files::{Files, Lines};
-use crate::model::push_source::{HttpSource, PushSource};
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
 use crate::parse::interpolate::Lookup;
@@ -65,36 +64,9 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The valid steps.
-    #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
-        self.configuration.iter().flat_map(|configuration| configuration.steps.iter().cloned()).collect()
-    }
-
-    /// The valid gates.
-    #[must_use]
-    pub fn gates(&self) -> Vec<Gate> {
-        self.configuration.iter().flat_map(|configuration| configuration.gates.iter().cloned()).collect()
-    }
-
-    /// The valid HTTP sources.
-    #[must_use]
-    pub fn http_sources(&self) -> Vec<HttpSource> {
-        let queues = self.configuration.iter().flat_map(|configuration| configuration.queues.iter());
-        queues
-            .filter_map(|queue| match &queue.source {
-                Some(PushSource::Http(source)) => Some(source.clone()),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// The runner's settings, with defaults for invalid ones.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        self.configuration
-            .as_ref()
-            .map_or_else(Settings::default, |configuration| configuration.settings.clone())
+    /// Checks the valid part further.
+    pub fn check<T: Default>(&mut self, check: impl FnOnce(&Configuration, &mut Diagnostics) -> T) -> T {
+        self.configuration.as_ref().map(|valid| check(valid, &mut self.diagnostics)).unwrap_or_default()
     }
 
     /// The valid part alone, also if the rest has mistakes: enough to find its store and its runner.

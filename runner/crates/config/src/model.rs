@@ -25,7 +25,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::push_source::PushSource;
+use self::push_source::{HttpSource, PushSource};
 use self::test_case::TestCase;
 use tidegate_model::template::Template;
 use tidegate_model::{Address, Name, Parts, RetryPolicy, Secret};
@@ -258,6 +258,17 @@ pub struct Queue {
     pub holds_events: bool,
     /// The source that fills it instead of steps.
     pub source: Option<PushSource>,
+}
+
+impl Queue {
+    /// The source of HTTP requests that fills it.
+    #[must_use]
+    pub fn http_source(&self) -> Option<&HttpSource> {
+        match &self.source {
+            Some(PushSource::Http(source)) => Some(source),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

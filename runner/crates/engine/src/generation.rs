@@ -16,8 +16,8 @@ use tidegate_components::script;
 use tidegate_components::script::{CompileError, EntryPoint, Mentions, NamedTable};
 use tidegate_config::{
     AcceptScript, Configuration, ConfigurationDigest, Diagnostic, Diagnostics, Draft, Files, HttpSource,
-    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan,
-    Step, read_text,
+    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Queue, Script,
+    SourceSpan, Step, read_text,
 };
 use tidegate_model::{Address, Name};
 use tidegate_store::{ReadError, Store};
@@ -113,35 +113,26 @@ impl Generation {
 
     fn draft(path: &Path, options: &LoadOptions) -> Draft {
         let mut draft = tidegate_config::load(path, options);
-        let (steps, gates) = (draft.steps(), draft.gates());
-        let has_port = draft.settings().listen.is_some();
-        for step in &steps {
-            check_step(step, has_port, &mut draft.diagnostics);
-        }
-        for source in draft.http_sources() {
-            check_schema(&source, &mut draft.diagnostics);
-            if let Some(AcceptScript { script, limits, .. }) = source.accept.as_deref() {
-                check_script(
-                    script,
-                    limits,
-                    EntryPoint::Accept,
-                    &LookupTables::new(),
-                    &mut draft.diagnostics,
-                );
+        draft.check(|configuration, diagnostics| {
+            let has_port = configuration.settings.listen.is_some();
+            for step in &configuration.steps {
+                check_step(step, has_port, diagnostics);
             }
-        }
-        for gate in &gates {
-            check_inquiry(&gate.inquiry, EntryPoint::Open, &mut draft.diagnostics);
-        }
+            for source in configuration.queues.iter().filter_map(Queue::http_source) {
+                check_schema(source, diagnostics);
+                if let Some(AcceptScript { script, limits, .. }) = source.accept.as_deref() {
+                    check_script(script, limits, EntryPoint::Accept, &LookupTables::new(), diagnostics);
+                }
+            }
+            for gate in &configuration.gates {
+                check_inquiry(&gate.inquiry, EntryPoint::Open, diagnostics);
+            }
+        });
         draft
     }
 
     fn of(mut draft: Draft, given: Invocation, with_plugins: bool) -> Result<Self, Diagnostics> {
-        let mut loaded = Plugins::default();
-        if with_plugins {
-            let (steps, gates, settings) = (draft.steps(), draft.gates(), draft.settings());
-            loaded = load_plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
-        }
+        let loaded = if with_plugins { draft.check(load_plugins::load) } else { Plugins::default() };
         let files = draft.diagnostics.files().clone();
         let (mut configuration, mut warnings) = draft.finish()?;
         load_plugins::note(&mut configuration, &loaded);

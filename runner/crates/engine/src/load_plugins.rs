@@ -11,17 +11,15 @@ use super::error::Chain;
 use tidegate_components::plugin::{LoadError, Pins, Plugins, Search};
 use tidegate_config::locate;
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, PluginStepConfig, Processor, Settings,
-    SourceSpan, Step, all_processors,
+    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, PluginStepConfig, Processor, SourceSpan,
+    Step, all_processors,
 };
+use tidegate_model::Parts;
 use tidegate_model::suggest::did_you_mean;
 
 /// Loads the plugins of steps and gates, and checks their options.
-pub(crate) fn load(
-    (steps, gates): (&[Step], &[Gate]),
-    settings: &Settings,
-    diagnostics: &mut Diagnostics,
-) -> Plugins {
+pub(crate) fn load(configuration: &Configuration, diagnostics: &mut Diagnostics) -> Plugins {
+    let Configuration { steps, gates, settings, .. } = configuration;
     let search = Search { folders: settings.plugins.clone() };
     let pins: Pins = settings.pins.iter().map(|(name, pin)| (name.clone(), pin.sha256.clone())).collect();
     let named = named(steps, gates);
@@ -66,7 +64,7 @@ pub(crate) fn load(
 }
 
 /// Names of the plugins of steps and gates, each once.
-fn named<'c>(steps: &'c [Step], gates: &'c [Gate]) -> Vec<&'c str> {
+fn named<'c>(steps: &'c Parts<Step>, gates: &'c Parts<Gate>) -> Vec<&'c str> {
     let plugins = all_processors(steps, gates).filter_map(Processor::plugin);
     plugins.map(|plugin| plugin.plugin.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
 }
