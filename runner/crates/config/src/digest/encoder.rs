@@ -2,9 +2,14 @@
 //!
 //! The exact form is injective: each piece has a tag and a length. The text has `…` for inserted values.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -19,10 +24,69 @@ use tidegate_model::{Secret, format_duration, format_size};
 const DIGITS: usize = 12;
 
 pub(super) struct Encoder<'c> {
+    buffers: Buffers,
+    context: &'c EncodingContext<'c>,
+}
+
+/// The exact form, and the text for people.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
     exact: Vec<u8>,
     shown: String,
-    root: &'c Path,
+}
+
+/// The facts of a configuration that its settings are encoded with.
+pub(super) struct EncodingContext<'c> {
+    /// Paths inside are relative to it, so that a configuration may be moved.
+    root: PathBuf,
+    /// The texts that must not be shown.
     inserted: &'c [Secret],
+    /// Relative paths, by path: many steps share a script.
+    relative: RefCell<HashMap<OsString, Rc<Path>>>,
+}
+
+impl<'c> EncodingContext<'c> {
+    pub(super) fn new(root: PathBuf, inserted: &'c [Secret]) -> Self {
+        Self { root, inserted, relative: RefCell::default() }
+    }
+
+    /// The path relative to the configuration if it is inside, and absolute otherwise.
+    fn relative(&self, path: &Path) -> Rc<Path> {
+        let mut known = self.relative.borrow_mut();
+        if let Some(relative) = known.get(path.as_os_str()) {
+            return Rc::clone(relative);
+        }
+        let absolute = absolute(path);
+        let relative = absolute.strip_prefix(&self.root).unwrap_or(&absolute);
+        let relative = Rc::from(if relative.as_os_str().is_empty() { Path::new(".") } else { relative });
+        known.insert(path.as_os_str().to_owned(), Rc::clone(&relative));
+        relative
+    }
+
+    fn without_secrets<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let secrets = self.inserted.iter().map(Secret::reveal).filter(|secret| !secret.is_empty());
+        secrets.fold(Cow::Borrowed(text), |text, secret| {
+            if text.contains(secret) { Cow::Owned(text.replace(secret, "…")) } else { text }
+        })
+    }
+
+    fn json_without_secrets(&self, value: &Json) -> Json {
+        match value {
+            Json::String(text) => Json::String(self.without_secrets(text).into_owned()),
+            Json::Array(values) => values.iter().map(|value| self.json_without_secrets(value)).collect(),
+            Json::Object(entries) => {
+                let entries = entries.iter();
+                entries.map(|(key, value)| (key.clone(), self.json_without_secrets(value))).collect()
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) => value.clone(),
+        }
+    }
+}
+
+fn add(exact: &mut Vec<u8>, tag: Tag, bytes: &[u8]) {
+    exact.push(tag as u8);
+    exact.extend((bytes.len() as u64).to_le_bytes());
+    exact.extend(bytes);
 }
 
 /// The kind of a piece.
@@ -39,51 +103,64 @@ enum Tag {
 }
 
 impl<'c> Encoder<'c> {
-    pub(super) fn new(root: &'c Path, inserted: &'c [Secret]) -> Self {
-        Self { exact: Vec::new(), shown: String::new(), root, inserted }
+    /// `buffers`: their memory is used again.
+    pub(super) fn new(context: &'c EncodingContext<'c>, mut buffers: Buffers) -> Self {
+        buffers.exact.clear();
+        buffers.shown.clear();
+        Self { buffers, context }
     }
 
-    /// The digest, and the text.
-    pub(super) fn finish(self) -> (u128, String) {
-        (XxHash3_128::oneshot(&self.exact), self.shown)
+    /// The digest of all pieces so far.
+    pub(super) fn exact(&self) -> u128 {
+        XxHash3_128::oneshot(&self.buffers.exact)
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.buffers.shown
+    }
+
+    pub(super) fn into_buffers(self) -> Buffers {
+        self.buffers
     }
 
     /// A word of the grammar, or an address.
     pub(super) fn word(&mut self, word: impl Display) {
-        let word = word.to_string();
-        self.piece(Tag::Word, word.as_bytes());
-        self.shown.push_str(&word);
+        let Buffers { exact, shown } = &mut self.buffers;
+        let begin = shown.len();
+        // Writing to a text cannot fail.
+        let _ = write!(shown, "{word}");
+        add(exact, Tag::Word, &shown.as_bytes()[begin..]);
     }
 
     /// A text of the operator.
     pub(super) fn text(&mut self, text: &str) {
         self.piece(Tag::Text, text.as_bytes());
-        let shown = self.without_secrets(text);
-        self.shown.push_str(&shown);
+        let shown = self.context.without_secrets(text);
+        self.buffers.shown.push_str(&shown);
     }
 
     /// A text that must not be shown.
     pub(super) fn secret(&mut self, text: &str) {
         self.piece(Tag::Secret, text.as_bytes());
-        self.shown.push('…');
+        self.buffers.shown.push('…');
     }
 
     /// A long text, shown as a part of its digest.
     pub(super) fn content(&mut self, text: &str) {
         self.piece(Tag::Text, text.as_bytes());
         let digest = format!("{:032x}", XxHash3_128::oneshot(text.as_bytes()));
-        let _ = write!(self.shown, "#{}", &digest[..DIGITS]);
+        let _ = write!(self.buffers.shown, "#{}", &digest[..DIGITS]);
     }
 
     /// A hash in hex digits, shown in part.
     pub(super) fn hash(&mut self, hash: &str) {
         self.piece(Tag::Text, hash.as_bytes());
-        let _ = write!(self.shown, "#{}", hash.get(..DIGITS).unwrap_or(hash));
+        let _ = write!(self.buffers.shown, "#{}", hash.get(..DIGITS).unwrap_or(hash));
     }
 
     pub(super) fn number(&mut self, number: u64) {
         self.piece(Tag::Number, &number.to_le_bytes());
-        let _ = write!(self.shown, "{number}");
+        let _ = write!(self.buffers.shown, "{number}");
     }
 
     /// A digest of other settings, which people see elsewhere.
@@ -93,7 +170,7 @@ impl<'c> Encoder<'c> {
 
     pub(super) fn float(&mut self, number: f64) {
         self.piece(Tag::Number, &number.to_bits().to_le_bytes());
-        let _ = write!(self.shown, "{number}");
+        let _ = write!(self.buffers.shown, "{number}");
     }
 
     pub(super) fn flag(&mut self, flag: bool) {
@@ -102,22 +179,20 @@ impl<'c> Encoder<'c> {
 
     pub(super) fn duration(&mut self, duration: Duration) {
         self.piece(Tag::Number, &duration.as_nanos().to_le_bytes());
-        self.shown.push_str(&format_duration(duration));
+        self.buffers.shown.push_str(&format_duration(duration));
     }
 
     pub(super) fn size(&mut self, bytes: u64) {
         self.piece(Tag::Number, &bytes.to_le_bytes());
-        self.shown.push_str(&format_size(bytes));
+        self.buffers.shown.push_str(&format_size(bytes));
     }
 
     /// A path; relative to the configuration if it is inside.
     pub(super) fn path(&mut self, path: &Path) {
-        let absolute = absolute(path);
-        let relative = absolute.strip_prefix(self.root).unwrap_or(&absolute);
-        let text = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        self.piece(Tag::Text, text.as_os_str().as_encoded_bytes());
-        let shown = self.without_secrets(&text.display().to_string());
-        self.shown.push_str(&shown);
+        let relative = self.context.relative(path);
+        self.piece(Tag::Text, relative.as_os_str().as_encoded_bytes());
+        let shown = relative.to_string_lossy();
+        self.buffers.shown.push_str(&self.context.without_secrets(&shown));
     }
 
     /// The value, or the word for its absence.
@@ -126,7 +201,7 @@ impl<'c> Encoder<'c> {
             Some(value) => encode(self, value),
             None => {
                 self.piece(Tag::Nothing, b"");
-                self.shown.push_str(none);
+                self.buffers.shown.push_str(none);
             }
         }
     }
@@ -139,7 +214,7 @@ impl<'c> Encoder<'c> {
         self.piece(Tag::List, &items.len().to_le_bytes());
         for (position, item) in items.enumerate() {
             if position > 0 {
-                self.shown.push_str(", ");
+                self.buffers.shown.push_str(", ");
             }
             encode(self, item);
         }
@@ -147,7 +222,7 @@ impl<'c> Encoder<'c> {
 
     /// A text between two pieces, for people only.
     pub(super) fn between(&mut self, text: &str) {
-        self.shown.push_str(text);
+        self.buffers.shown.push_str(text);
     }
 
     pub(super) fn template(&mut self, template: &Template) {
@@ -160,7 +235,7 @@ impl<'c> Encoder<'c> {
                 TemplatePart::Fact(fact) => self.piece(Tag::Fact, &[fact_number(*fact)]),
             }
         }
-        self.shown.push_str(&template.to_string());
+        self.buffers.shown.push_str(&template.to_string());
     }
 
     /// JSON; its texts may hold secrets.
@@ -168,8 +243,8 @@ impl<'c> Encoder<'c> {
         // The keys of an object are in order.
         let text = value.to_string();
         self.piece(Tag::Text, text.as_bytes());
-        let shown = self.json_without_secrets(value).to_string();
-        self.shown.push_str(&shown);
+        let shown = self.context.json_without_secrets(value).to_string();
+        self.buffers.shown.push_str(&shown);
     }
 
     pub(super) fn body(&mut self, body: &Body) {
@@ -188,58 +263,34 @@ impl<'c> Encoder<'c> {
             Shape::Fixed(json) => self.word(json),
             Shape::Value(path) => {
                 self.piece(Tag::Field, path.to_string().as_bytes());
-                let _ = write!(self.shown, "\"{{{path}}}\"");
+                let _ = write!(self.buffers.shown, "\"{{{path}}}\"");
             }
             Shape::Text(template) => {
-                self.shown.push('"');
+                self.buffers.shown.push('"');
                 self.template(template);
-                self.shown.push('"');
+                self.buffers.shown.push('"');
             }
             Shape::List(shapes) => {
-                self.shown.push('[');
+                self.buffers.shown.push('[');
                 self.list(shapes.iter(), Self::shape);
-                self.shown.push(']');
+                self.buffers.shown.push(']');
             }
             Shape::Map(shapes) => {
-                self.shown.push('{');
+                self.buffers.shown.push('{');
                 // A list has no such length.
                 self.piece(Tag::List, b"map");
                 self.list(shapes.iter(), |encoder, (key, shape)| {
                     encoder.text(key);
-                    encoder.shown.push_str(": ");
+                    encoder.buffers.shown.push_str(": ");
                     encoder.shape(shape);
                 });
-                self.shown.push('}');
+                self.buffers.shown.push('}');
             }
         }
     }
 
     fn piece(&mut self, tag: Tag, bytes: &[u8]) {
-        self.exact.push(tag as u8);
-        self.exact.extend((bytes.len() as u64).to_le_bytes());
-        self.exact.extend(bytes);
-    }
-
-    fn json_without_secrets(&self, value: &Json) -> Json {
-        match value {
-            Json::String(text) => Json::String(self.without_secrets(text)),
-            Json::Array(values) => values.iter().map(|value| self.json_without_secrets(value)).collect(),
-            Json::Object(entries) => {
-                let entries = entries.iter();
-                entries.map(|(key, value)| (key.clone(), self.json_without_secrets(value))).collect()
-            }
-            Json::Null | Json::Bool(_) | Json::Number(_) => value.clone(),
-        }
-    }
-
-    fn without_secrets(&self, text: &str) -> String {
-        let secrets = self.inserted.iter().map(Secret::reveal).filter(|secret| !secret.is_empty());
-        secrets.fold(
-            text.to_owned(),
-            |text, secret| {
-                if text.contains(secret) { text.replace(secret, "…") } else { text }
-            },
-        )
+        add(&mut self.buffers.exact, tag, bytes);
     }
 }
 

@@ -126,11 +126,18 @@ fn record<K: ToString, A: Copy + Eq>(parts: &BTreeMap<K, PartDigest<A>>) -> Reco
             u32::try_from(settings.len() - 1).unwrap_or(u32::MAX)
         })
     };
-    let parts = parts.iter();
-    let parts =
-        parts.map(|(address, part)| (address.to_string(), part.settings.iter().map(&mut position).collect()));
-    let parts = parts.collect();
-    RecordedParts { settings, parts }
+    let mut recorded = BTreeMap::new();
+    let mut before: Vec<(&SettingDigest<A>, u32)> = Vec::new();
+    for (address, part) in parts {
+        // Most settings are those of the part before, at the same place, and need no search.
+        let own = part.settings.iter().enumerate().map(|(at, setting)| {
+            let same = before.get(at).filter(|(other, _)| other.exact == setting.exact && *other == setting);
+            (setting, same.map_or_else(|| position(setting), |(_, position)| *position))
+        });
+        before = own.collect();
+        recorded.insert(address.to_string(), before.iter().map(|(_, position)| *position).collect());
+    }
+    RecordedParts { settings, parts: recorded }
 }
 
 fn read<K: Ord, A: Copy + DeserializeOwned>(

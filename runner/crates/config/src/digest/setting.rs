@@ -1,16 +1,16 @@
 //! `PartDigest`: the settings of one part, each with its aspect, its exact digest and a text for people.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use twox_hash::XxHash3_128;
 
-use super::encoder::Encoder;
+use super::encoder::{Buffers, Encoder, EncodingContext};
 use crate::model::Configuration;
 use crate::parse::absolute_path::absolute;
-use tidegate_model::Secret;
 
 /// The settings of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,10 @@ impl<A: Copy + Ord> PartDigest<A> {
         Self::default()
     }
 
+    pub(super) fn with_capacity(settings: usize) -> Self {
+        Self { settings: Vec::with_capacity(settings) }
+    }
+
     /// Adds a setting.
     pub(super) fn add(
         &mut self,
@@ -61,7 +65,7 @@ impl<A: Copy + Ord> PartDigest<A> {
         key: impl Into<Cow<'static, str>>,
         encode: impl FnOnce(&mut Encoder<'_>),
     ) {
-        let (exact, shown) = scope.encode(encode);
+        let (exact, shown) = scope.encode(encode, |exact, shown| (exact, shown.to_owned()));
         self.push(SettingDigest { aspect, key: key.into(), shown: Some(shown), exact });
     }
 
@@ -73,12 +77,17 @@ impl<A: Copy + Ord> PartDigest<A> {
         key: impl Into<Cow<'static, str>>,
         encode: impl FnOnce(&mut Encoder<'_>),
     ) {
-        let (exact, _) = scope.encode(encode);
+        let exact = scope.encode(encode, |exact, _| exact);
         self.push(SettingDigest { aspect, key: key.into(), shown: None, exact });
     }
 
-    /// Keeps keys different: a script may run twice, and two names with inserted values look the same.
+    /// Keeps keys different: a script may run twice, and two names with inserted values look the same. A key of the
+    /// grammar occurs once.
     fn push(&mut self, mut setting: SettingDigest<A>) {
+        if let Cow::Borrowed(key) = setting.key {
+            debug_assert!(self.get(key).is_none(), "`{key}` occurs twice");
+            return self.settings.push(setting);
+        }
         while let Some(same) = self.get(&setting.key) {
             if same.exact == setting.exact {
                 return;
@@ -172,28 +181,30 @@ impl<A> Default for PartDigest<A> {
     }
 }
 
-/// The facts of a configuration that its settings are encoded with.
+/// Encodes the settings of a configuration.
 pub(super) struct Scope<'c> {
-    /// Paths inside are relative to it, so that a configuration may be moved.
-    root: PathBuf,
-    /// The texts that must not be shown.
-    inserted: &'c [Secret],
+    context: EncodingContext<'c>,
+    /// Keeps its memory from one setting to the next.
+    buffers: RefCell<Buffers>,
 }
 
 impl<'c> Scope<'c> {
     pub(super) fn of(configuration: &'c Configuration) -> Self {
-        Self { root: absolute(&configuration.root), inserted: &configuration.inserted }
+        let context = EncodingContext::new(absolute(&configuration.root), &configuration.inserted);
+        Self { context, buffers: RefCell::default() }
     }
 
     /// A path for a key; relative to the configuration if it is inside.
     pub(super) fn relative(&self, path: &Path) -> String {
-        let encoded = self.encode(|it| it.path(path));
-        encoded.1
+        self.encode(|it| it.path(path), |_, shown| shown.to_owned())
     }
 
-    fn encode(&self, encode: impl FnOnce(&mut Encoder<'_>)) -> (u128, String) {
-        let mut encoder = Encoder::new(&self.root, self.inserted);
+    /// Encodes a setting, and passes on its digest and its text.
+    fn encode<T>(&self, encode: impl FnOnce(&mut Encoder<'_>), take: impl FnOnce(u128, &str) -> T) -> T {
+        let mut encoder = Encoder::new(&self.context, self.buffers.take());
         encode(&mut encoder);
-        encoder.finish()
+        let taken = take(encoder.exact(), encoder.shown());
+        self.buffers.replace(encoder.into_buffers());
+        taken
     }
 }

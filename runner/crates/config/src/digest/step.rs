@@ -1,5 +1,6 @@
 //! Digest of a step: its settings, by aspect.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
@@ -14,6 +15,9 @@ use crate::model::{
 use tidegate_model::{Address, Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
 type Digest = PartDigest<StepAspect>;
+
+/// Settings of most steps.
+const SETTINGS: usize = 40;
 
 impl Digest {
     /// The inputs of the step.
@@ -57,7 +61,7 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         file: _,
         line: _,
     } = step;
-    let mut digest = Digest::new();
+    let mut digest = Digest::with_capacity(SETTINGS);
     inputs(&mut digest, scope, configuration, (step, *take));
     if let Some(join) = joins {
         self::join(&mut digest, scope, step, join);
@@ -245,7 +249,8 @@ pub(super) fn retry<A: Copy + Ord>(
         halt_on,
     } = policy;
     let mut add = |key: &'static str, encode: &dyn Fn(&mut super::encoder::Encoder<'_>)| {
-        digest.add(scope, aspect, format!("{table}{key}"), |it| encode(it));
+        let key = if table.is_empty() { Cow::Borrowed(key) } else { format!("{table}{key}").into() };
+        digest.add(scope, aspect, key, |it| encode(it));
     };
     add("retry.backoff", &|it| {
         it.word(match backoff {
