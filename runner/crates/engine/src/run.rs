@@ -123,7 +123,8 @@ impl Handle {
     /// Files of these steps that have changed on disk since the run has read them.
     #[must_use]
     pub fn changed_files(&self, steps: &[Address]) -> Vec<PathBuf> {
-        self.current.get().files.changed(steps)
+        let current = self.current.get();
+        current.files.changed(&current.configuration, steps)
     }
 
     /// Whether the texts of the files on disk differ from those of the current generation.

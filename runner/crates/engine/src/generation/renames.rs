@@ -1,5 +1,6 @@
 //! Renames: the parts that a takeover moves to their new names. A rollback gives renamed parts their earlier names back.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -73,23 +74,24 @@ pub(crate) fn repeated(renamed: &[RenamedPart], store: &Store) -> Result<Option<
 
 /// A configuration that takes over from the current one, and the renames that it carries out. `between`: for a rollback,
 /// the configurations that ran between it and the current one.
-pub(crate) fn of_takeover(
-    next: &Configuration,
+pub(crate) fn of_takeover<'c>(
+    next: &'c Configuration,
     current: &Configuration,
     between: Option<&[Arc<Configuration>]>,
     store: &Store,
-) -> Result<(Configuration, Vec<RenamedPart>), ReadError> {
-    let mut next = next.clone();
+) -> Result<(Cow<'c, Configuration>, Vec<RenamedPart>), ReadError> {
+    // Copied only if a name is added: a configuration may have thousands of parts.
+    let mut next = Cow::Borrowed(next);
     if let Some(between) = between {
         let later = between.iter().map(|later| &**later).chain([current]);
-        turn_back(&mut next, &later.collect::<Vec<_>>(), &*store.name_history()?);
+        turn_back(next.to_mut(), &later.collect::<Vec<_>>(), &*store.name_history()?);
     }
     let renamed = of(&next, Some(current), store)?;
     // Later rollbacks find the names that the files do not have.
     for RenamedPart { kind, from, to } in &renamed {
         let is_written = next.former.candidates(*kind, to).next().is_some();
         if !is_written && !next.former.sink_steps.contains_key(to) {
-            next.former.set(*kind, to.clone(), from.clone());
+            next.to_mut().former.set(*kind, to.clone(), from.clone());
         }
     }
     Ok((next, renamed))

@@ -1,13 +1,13 @@
 //! Files as read: keep the files of a configuration, to find those that have changed on disk. Contents are compared. A
 //! file is not read again as long as its stamp is that of a comparison.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_config::{Configuration, FileStamp, Files, Processor, PushSource, Script, Step, read_text};
+use tidegate_config::{Configuration, FileStamp, Files, Processor, Queue, Script, Step, read_text};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Address, Timestamp};
 
@@ -18,8 +18,6 @@ const SHARED: &str = "tidegate.toml";
 #[derive(Debug, Default)]
 pub struct SourceFiles {
     texts: BTreeMap<PathBuf, String>,
-    /// Files that each step depends on.
-    steps: BTreeMap<Address, BTreeSet<PathBuf>>,
     /// Stamps of files that had these texts.
     same: Mutex<BTreeMap<PathBuf, FileStamp>>,
 }
@@ -30,34 +28,24 @@ impl SourceFiles {
     pub fn new(configuration: &Configuration, files: &Files) -> Self {
         let mut all = Self::default();
         all.texts.extend(files.texts().map(|(path, text)| (path.to_owned(), text.to_owned())));
-        for step in &configuration.steps {
-            let mut paths = BTreeSet::new();
-            for path in [step.file.clone(), configuration.root.join(SHARED)] {
-                if files.get(&path).is_some() {
-                    paths.insert(path);
-                }
+        // Many steps may share a script.
+        let mut added = HashSet::new();
+        let steps = configuration.steps.iter().flat_map(|step| scripts(configuration, step));
+        for script in steps.filter(|script| added.insert(script.path.as_os_str())) {
+            all.add(&script.path, &script.text);
+            for import in &script.imports {
+                all.add(&import.path, &import.text);
             }
-            for script in scripts(configuration, step) {
-                all.add(&script.path, &script.text);
-                paths.insert(script.path.clone());
-                for import in &script.imports {
-                    all.add(&import.path, &import.text);
-                    paths.insert(import.path.clone());
-                }
-            }
-            all.steps.insert(step.address.clone(), paths);
         }
-        let accepts = configuration.queues.iter().filter_map(|queue| match &queue.source {
-            Some(PushSource::Http(source)) => source.accept.as_ref(),
-            _ => None,
-        });
+        let accepts = configuration.queues.iter().filter_map(Queue::http_source);
+        let accepts = accepts.filter_map(|source| source.accept.as_ref());
         for import in accepts.flat_map(|accept| &accept.script.imports) {
             all.add(&import.path, &import.text);
         }
         all
     }
 
-    /// Adds a text. Many steps may share it.
+    /// Adds a text, unless it is there.
     fn add(&mut self, path: &Path, text: &str) {
         if !self.texts.contains_key(path) {
             self.texts.insert(path.to_owned(), text.to_owned());
@@ -94,6 +82,13 @@ impl SourceFiles {
         texts.collect()
     }
 
+    /// Recognizes the files that an earlier configuration recognized, and that have the same text in both.
+    pub(crate) fn recognize(&self, earlier: &Self) {
+        let known = earlier.same.lock().clone();
+        let is_same = |path: &PathBuf| earlier.texts.get(path) == self.texts.get(path);
+        self.same.lock().extend(known.into_iter().filter(|(path, _)| is_same(path)));
+    }
+
     /// Whether a text on disk differs, or a pipeline was added.
     #[must_use]
     pub(crate) fn differ(&self, configuration: &Configuration, now: Timestamp) -> bool {
@@ -103,14 +98,26 @@ impl SourceFiles {
         self.texts.iter().any(is_other) || pipelines(configuration).iter().any(is_new)
     }
 
-    /// Changed files of these steps, in order.
+    /// Changed files of these steps of the configuration, in order.
     #[must_use]
-    pub fn changed(&self, steps: &[Address]) -> Vec<PathBuf> {
-        let paths: BTreeSet<&PathBuf> =
-            steps.iter().filter_map(|step| self.steps.get(step)).flatten().collect();
-        let is_same = |path: &PathBuf| read_text(path).ok().as_ref() == self.texts.get(path);
-        paths.into_iter().filter(|path| !is_same(path)).cloned().collect()
+    pub(crate) fn changed(&self, configuration: &Configuration, steps: &[Address]) -> Vec<PathBuf> {
+        let steps = configuration.steps.iter().filter(|step| steps.contains(&step.address));
+        let paths: BTreeSet<PathBuf> = steps.flat_map(|step| files_of(configuration, step)).collect();
+        let is_changed = |path: &PathBuf| {
+            self.texts.get(path).is_some_and(|text| !read_text(path).is_ok_and(|found| found == *text))
+        };
+        paths.into_iter().filter(is_changed).collect()
     }
+}
+
+/// Files that a step depends on.
+fn files_of(configuration: &Configuration, step: &Step) -> Vec<PathBuf> {
+    let mut files = vec![step.file.clone(), configuration.root.join(SHARED)];
+    for script in scripts(configuration, step) {
+        files.push(script.path.clone());
+        files.extend(script.imports.iter().map(|import| import.path.clone()));
+    }
+    files
 }
 
 /// Whether the file has this text. `same`: stamps of files that had their text, and have rested.
@@ -152,6 +159,21 @@ mod tests {
     use tidegate_model::{Clock as _, SystemClock};
 
     use super::*;
+
+    #[test]
+    fn files_with_another_text_than_before_are_compared_again() {
+        let files = |texts: [(&str, &str); 2]| {
+            let texts = texts.into_iter().map(|(path, text)| (path.into(), text.to_owned()));
+            SourceFiles { texts: texts.collect(), ..SourceFiles::default() }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "text").unwrap();
+        let stamp = FileStamp::of(&folder.path().join("file")).unwrap();
+        let (before, after) = (files([("a", "1"), ("b", "1")]), files([("b", "2"), ("a", "1")]));
+        before.same.lock().extend([("a".into(), stamp), ("b".into(), stamp)]);
+        after.recognize(&before);
+        assert!(after.same.lock().keys().eq([Path::new("a")]));
+    }
 
     #[test]
     fn a_text_of_the_same_length_is_another_one_also_right_after_a_comparison() {

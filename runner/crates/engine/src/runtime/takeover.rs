@@ -48,7 +48,7 @@ pub(crate) fn request(
     let between = back.as_ref().map(|(_, between)| *between);
     let (configuration, renamed) =
         renames::of_takeover(&next.configuration, &before.configuration, between, store)?;
-    let mut configuration = current.placed(configuration, &renamed);
+    let mut configuration = current.placed(configuration.into_owned(), &renamed);
     bindings::mark(&mut configuration, &renamed, store)?;
     // The store stays open where it is until the runner restarts.
     let is_same_folder = configuration.data == before.configuration.data;
@@ -60,6 +60,7 @@ pub(crate) fn request(
     // The committer adds what is committed until the swap.
     current.tables.build(&configuration, &renamed, store, &AtomicBool::new(false))?;
     let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
+    files.recognize(&before.files);
     let number = before.number + 1;
     let rolls_back = back.as_ref().map(|(back, _)| {
         // No generation since the last proven one is proven. An operator judges only the current one.
