@@ -146,15 +146,13 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     if obstacles.has_errors() {
         return refuse_change(run, trigger, &obstacles);
     }
-    // Before the new parts have something in the store. Without it, no rename can be judged.
-    let known = run.known_parts();
-    let misspelt = known.map(|known| Plan::misspelt_renames(&current.digest, &digest, &known));
+    let misspelt = misspelt_renames(run, &current.digest, &digest);
     let Some(outcome) = run.reload(&next, trigger) else { return Reloaded::Ending };
     mended(run);
     exit::show(&next.warnings);
     let (generation, why) = (outcome.number, trigger.as_str());
     tracing::info!(target: log_target::RUNNER, generation, trigger = why, "the changed configuration is in force");
-    for note in misspelt.unwrap_or_default() {
+    for note in misspelt {
         tracing::warn!(target: log_target::RUNNER, generation, "{note}");
     }
     let restart = waiting_for_restart(run, &digest);
@@ -167,6 +165,16 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         tracing::info!(target: log_target::RUNNER, generation, "these steps finish the jobs that they began before, and then follow: {steps}");
     }
     Reloaded::Installed { generation, repeats: None, lingering, restart }
+}
+
+/// Each `was` of a new part that moves nothing, before the new parts have something in the store.
+fn misspelt_renames(run: &Handle, before: &ConfigurationDigest, after: &ConfigurationDigest) -> Vec<String> {
+    if !after.former.is_written() {
+        return Vec::new();
+    }
+    // Without the store, no rename can be judged.
+    let known = run.known_parts();
+    known.map(|known| Plan::misspelt_renames(before, after, &known)).unwrap_or_default()
 }
 
 /// Files that a reading of the configuration looked for.

@@ -65,16 +65,18 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
         watch.keep(&folders(run, &generation), names(run, &generation));
         let found = if settings.watch { stamps(run, &generation) } else { seen.clone() };
         if found != seen {
-            // An editor may still write: the files are read when they rest.
-            if !std::mem::take(&mut settled) {
+            seen = if std::mem::take(&mut settled) {
+                found
+            } else {
+                // An editor may still write: the files are read when they rest.
                 settle(&changes, &watch.writes);
-            }
-            seen = stamps(run, &generation);
+                stamps(run, &generation)
+            };
             reload(run, Trigger::Watch);
             // A file that was looked for now and not before may have changed since, and has no stamp: the files are
             // read once more.
-            let next = stamps(run, &run.generation());
-            seen.retain(|path, _| next.contains_key(path));
+            let next = watched(run, &run.generation());
+            seen.retain(|path, _| next.contains(path));
             continue;
         }
         settled = false;
@@ -132,8 +134,14 @@ fn names(run: &Handle, generation: &NumberedGeneration) -> BTreeSet<OsString> {
     files.iter().filter_map(|file| file.file_name()).map(OsStr::to_owned).collect()
 }
 
-/// Files of a configuration and their stamps: the files that were read, and all others that a reload would read.
+/// Files of a configuration and their stamps.
 fn stamps(run: &Handle, generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<FileStamp>> {
+    let paths = watched(run, generation).into_iter();
+    paths.map(|path| (FileStamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+}
+
+/// Files of a configuration: those that were read, and all others that a reload would read.
+fn watched(run: &Handle, generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
     let mut paths = files(run, generation);
     let configuration = &generation.configuration;
     if configuration.given.config.is_dir() {
@@ -144,7 +152,7 @@ fn stamps(run: &Handle, generation: &NumberedGeneration) -> BTreeMap<PathBuf, Op
     for folder in &configuration.settings.plugins {
         paths.extend(listed(folder, &["so", "dylib"]));
     }
-    paths.into_iter().map(|path| (FileStamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+    paths
 }
 
 fn listed(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
