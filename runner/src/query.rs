@@ -339,7 +339,7 @@ pub(crate) struct Verified {
     pub(crate) problems: Vec<String>,
 }
 
-/// Time that an answer waits for a store that a run is reopening. The store of a run that ends stays closed.
+/// Time that an answer waits for a store that a run is reopening.
 const REOPEN_PATIENCE: Duration = Duration::from_millis(200);
 
 const REOPEN_PAUSE: Duration = Duration::from_millis(5);
@@ -355,21 +355,31 @@ pub(crate) fn answer(
     query: &Query,
 ) -> Result<Answer, ReadError> {
     let read = || try_answer(store, configuration, run, query);
-    if run.is_some() { while_reopened(read) } else { read() }
+    match run {
+        Some(run) => while_reopened(run, read),
+        None => read(),
+    }
 }
 
 /// Reads from the store of a run, again if the run is reopening it. While a disk is full, it does so again and again,
 /// which takes milliseconds.
 ///
 /// # Errors
-/// Errors of `read`; [`ReadError::Interrupted`] if the store stays closed.
-pub(crate) fn while_reopened<T>(mut read: impl FnMut() -> Result<T, ReadError>) -> Result<T, ReadError> {
-    let begun = Instant::now();
+/// Errors of `read`; [`ReadError::Interrupted`] if the store stays closed, or the run is over.
+pub(crate) fn while_reopened<T>(
+    run: &Handle,
+    mut read: impl FnMut() -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    let mut interrupted = None;
     loop {
-        match read() {
-            Err(ReadError::Interrupted) if begun.elapsed() < REOPEN_PATIENCE => thread::sleep(REOPEN_PAUSE),
-            read => return read,
+        let found = read();
+        if !matches!(found, Err(ReadError::Interrupted))
+            || run.is_over()
+            || interrupted.get_or_insert_with(Instant::now).elapsed() > REOPEN_PATIENCE
+        {
+            return found;
         }
+        thread::sleep(REOPEN_PAUSE);
     }
 }
 

@@ -44,8 +44,9 @@ pub(crate) fn find(
     let (store, configuration) = (&context.store, context.configuration());
     let run = Some(&context.handle);
     if let Some(handle) = parameters.get("handle") {
-        let found =
-            while_reopened(|| job_list::with_handle(store, &configuration, run, queue, (handle, payload)));
+        let found = while_reopened(&context.handle, || {
+            job_list::with_handle(store, &configuration, run, queue, (handle, payload))
+        });
         return found.map(|list| json(StatusCode::OK, &list)).map_err(|error| unreadable(&error));
     }
     let limit: usize = parameters.parsed("limit", "100")?.unwrap_or(JOBS_DEFAULT);
@@ -71,7 +72,7 @@ pub(crate) fn find(
         after: parameters.parsed("after", "17")?.unwrap_or(0),
         limit,
     };
-    let list = while_reopened(|| job_list::list(store, &configuration, run, queue, &filter));
+    let list = while_reopened(&context.handle, || job_list::list(store, &configuration, run, queue, &filter));
     list.map(|list| json(StatusCode::OK, &list)).map_err(|error| unreadable(&error))
 }
 
@@ -98,11 +99,12 @@ fn status(text: &str) -> Result<ReportedState, HttpRefusal> {
 
 /// The job that was accepted with this key: the value of the field `key`, or an `Idempotency-Key`.
 fn by_key(queue: &Address, key: &str, context: &RunnerContext) -> Result<Response, HttpRefusal> {
-    let names = while_reopened(|| context.store.name_history()).map_err(|error| unreadable(&error))?;
+    let names = while_reopened(&context.handle, || context.store.name_history())
+        .map_err(|error| unreadable(&error))?;
     let owner = KeyOwner::of(queue, &names);
     for sort in ["text", "number", "header"] {
         let hash = owner.hash(sort, key.as_bytes());
-        let known = while_reopened(|| context.store.known_keys(&[hash], SystemClock.now()));
+        let known = while_reopened(&context.handle, || context.store.known_keys(&[hash], SystemClock.now()));
         let known = known.map_err(|error| unreadable(&error))?;
         let index = match known.into_iter().next().flatten() {
             Some(DedupeOutcome::IngestedLate { jobs: 0, late_first, .. }) => {

@@ -43,6 +43,6 @@ pub(crate) fn cancel(asked: &LateAddress, context: &RunnerContext) -> Result<Res
 }
 
 fn find(asked: &LateAddress, context: &RunnerContext) -> Result<LateState, HttpRefusal> {
-    while_reopened(|| late::find(&context.store, &context.configuration(), asked))
+    while_reopened(&context.handle, || late::find(&context.store, &context.configuration(), asked))
         .map_err(|error| unreadable(&error))
 }

@@ -81,8 +81,8 @@ impl<A: Copy + Ord> PartDigest<A> {
         self.push(SettingDigest { aspect, key: key.into(), shown: None, exact });
     }
 
-    /// Keeps keys different: a script may run twice, and two names with inserted values look the same. A key of the
-    /// grammar occurs once.
+    /// Keeps keys different: a script may run twice, and two names with inserted values look the same. A fixed key is
+    /// added once, and no key with a name in it spells a fixed one.
     fn push(&mut self, mut setting: SettingDigest<A>) {
         if let Cow::Borrowed(key) = setting.key {
             debug_assert!(self.get(key).is_none(), "`{key}` occurs twice");

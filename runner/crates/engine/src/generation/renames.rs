@@ -80,7 +80,7 @@ pub(crate) fn of_takeover<'c>(
     between: Option<&[Arc<Configuration>]>,
     store: &Store,
 ) -> Result<(Cow<'c, Configuration>, Vec<RenamedPart>), ReadError> {
-    // Copied only if a name is added: a configuration may have thousands of parts.
+    // Without a rollback it is copied only if a name is added: a configuration may have thousands of parts.
     let mut next = Cow::Borrowed(next);
     if let Some(between) = between {
         let later = between.iter().map(|later| &**later).chain([current]);

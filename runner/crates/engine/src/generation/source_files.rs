@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tidegate_config::{Configuration, FileStamp, Files, Processor, Queue, Script, Step, read_text};
 use tidegate_model::sync::Mutex;
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, Name, Timestamp};
 
 /// Settings that all pipelines share.
 const SHARED: &str = "tidegate.toml";
@@ -18,6 +18,8 @@ const SHARED: &str = "tidegate.toml";
 #[derive(Debug, Default)]
 pub struct SourceFiles {
     texts: BTreeMap<PathBuf, String>,
+    /// File of each pipeline. A renamed file that means the same leaves the configuration as it is.
+    pipelines: BTreeMap<Name, PathBuf>,
     /// Stamps of files that had these texts.
     same: Mutex<BTreeMap<PathBuf, FileStamp>>,
 }
@@ -28,6 +30,8 @@ impl SourceFiles {
     pub fn new(configuration: &Configuration, files: &Files) -> Self {
         let mut all = Self::default();
         all.texts.extend(files.texts().map(|(path, text)| (path.to_owned(), text.to_owned())));
+        let pipelines = configuration.pipelines.iter();
+        all.pipelines = pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.file.clone())).collect();
         // Many steps may share a script.
         let mut added = HashSet::new();
         let steps = configuration.steps.iter().flat_map(|step| scripts(configuration, step));
@@ -102,22 +106,23 @@ impl SourceFiles {
     #[must_use]
     pub(crate) fn changed(&self, configuration: &Configuration, steps: &[Address]) -> Vec<PathBuf> {
         let steps = configuration.steps.iter().filter(|step| steps.contains(&step.address));
-        let paths: BTreeSet<PathBuf> = steps.flat_map(|step| files_of(configuration, step)).collect();
+        let paths: BTreeSet<PathBuf> = steps.flat_map(|step| self.files_of(configuration, step)).collect();
         let is_changed = |path: &PathBuf| {
             self.texts.get(path).is_some_and(|text| !read_text(path).is_ok_and(|found| found == *text))
         };
         paths.into_iter().filter(is_changed).collect()
     }
-}
 
-/// Files that a step depends on.
-fn files_of(configuration: &Configuration, step: &Step) -> Vec<PathBuf> {
-    let mut files = vec![step.file.clone(), configuration.root.join(SHARED)];
-    for script in scripts(configuration, step) {
-        files.push(script.path.clone());
-        files.extend(script.imports.iter().map(|import| import.path.clone()));
+    /// Files that a step depends on.
+    fn files_of(&self, configuration: &Configuration, step: &Step) -> Vec<PathBuf> {
+        let mut files = vec![configuration.root.join(SHARED)];
+        files.extend(self.pipelines.get(&step.address.pipeline).cloned());
+        for script in scripts(configuration, step) {
+            files.push(script.path.clone());
+            files.extend(script.imports.iter().map(|import| import.path.clone()));
+        }
+        files
     }
-    files
 }
 
 /// Whether the file has this text. `same`: stamps of files that had their text, and have rested.
@@ -156,9 +161,31 @@ fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterato
 mod tests {
     use std::time::Duration;
 
+    use tidegate_config::LoadOptions;
     use tidegate_model::{Clock as _, SystemClock};
 
     use super::*;
+    use crate::generation::Generation;
+
+    #[test]
+    fn a_renamed_pipeline_file_that_means_the_same_is_compared_under_its_new_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let text = "[pipeline]\nname = \"p\"\n[source.in]\ntype = \"file\"\npath = \"in\"\n\
+                    format = \"lines\"\n[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n[sink.out]\ntype = \"null\"\n";
+        fs::write(at("a.toml"), text).unwrap();
+        fs::write(at("work.rhai"), "fn process(job) { job }").unwrap();
+        let read = || Generation::read(folder.path(), &LoadOptions::default()).unwrap();
+        let before = read();
+        let step = [Address::parse("p/work").unwrap()];
+        fs::rename(at("a.toml"), at("b.toml")).unwrap();
+        let after = read();
+        assert_eq!(before.digest(), after.digest());
+        assert_eq!(after.files.changed(&before.configuration, &step), [] as [PathBuf; 0]);
+        fs::write(at("b.toml"), "").unwrap();
+        fs::write(at("work.rhai"), "").unwrap();
+        assert_eq!(after.files.changed(&before.configuration, &step), [at("b.toml"), at("work.rhai")]);
+    }
 
     #[test]
     fn files_with_another_text_than_before_are_compared_again() {
