@@ -31,8 +31,10 @@ use crate::report::{Row, measure};
 const STEPS: usize = 10;
 /// Saved changes of one script.
 const SAVES: u64 = 1000;
-/// Saves after which memory, threads and files are counted for the first time.
+/// Saves after which memory, threads and files have been counted for the first time.
 const WARM: u64 = 100;
+/// Saves over which the most is counted: threads that wait for requests come and go.
+const COUNTED: u64 = 50;
 /// Jobs that are pushed for the cost of an event.
 const PUSHED: u64 = 2000;
 /// Jobs of a file that is read beside reloads.
@@ -75,12 +77,12 @@ fn saves(folder: &Path) -> Result<Vec<Row>, Box<dyn Error>> {
     let runner = Runner::start(project.path())?;
     let mut client = Client::connect(&runner.address)?;
     let mut latencies = Vec::new();
-    let mut warm = None;
+    let (mut before, mut after) = (Held::default(), Held::default());
     for save in 1..=SAVES {
-        let before = client.generation()?;
+        let serving = client.generation()?;
         let begun = Instant::now();
         fs::write(project.path().join("p7.rhai"), script(save))?;
-        while client.generation()? == before {
+        while client.generation()? == serving {
             if begun.elapsed() > Duration::from_secs(10) {
                 return Err(format!("save {save} has no effect").into());
             }
@@ -90,11 +92,12 @@ fn saves(folder: &Path) -> Result<Vec<Row>, Box<dyn Error>> {
         latencies.push(begun.elapsed());
         // Its ten steps take their new script, which workers compile.
         client.push("p7", save)?;
-        if save == WARM {
-            warm = Some(Held::of(runner.id())?);
+        for (end, held) in [(WARM, &mut before), (SAVES, &mut after)] {
+            if (end - COUNTED..end).contains(&save) {
+                *held = held.most(Held::of(runner.id())?);
+            }
         }
     }
-    let (before, after) = (warm.ok_or("too few saves")?, Held::of(runner.id())?);
     latencies.sort_unstable();
     let at = |share: usize| latencies[latencies.len() * share / 100].as_secs_f64() * 1000.0;
     let (p50, p99) = (at(50), at(99));
@@ -314,7 +317,7 @@ fn reload(folder: &Path, handle: &Handle, version: u64) -> Result<(), String> {
 }
 
 /// Resources that a process holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Held {
     mib: f64,
     threads: usize,
@@ -323,6 +326,16 @@ struct Held {
 }
 
 impl Held {
+    /// The most of each.
+    fn most(self, other: Self) -> Self {
+        Self {
+            mib: self.mib.max(other.mib),
+            threads: self.threads.max(other.threads),
+            files: self.files.max(other.files),
+            cpu: self.cpu.max(other.cpu),
+        }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
     fn of(process: u32) -> Result<Self, Box<dyn Error>> {
         let folder = Path::new("/proc").join(process.to_string());
