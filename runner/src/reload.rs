@@ -120,7 +120,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         Ok(next) => next,
         Err(diagnostics) => return refuse(run, trigger, &diagnostics),
     };
-    let digest = Arc::clone(next.digest());
+    let digest = Arc::clone(next.digest_like(&current.digest));
     if digest == current.digest {
         mended(run);
         run.note_files(current.number, &next, trigger);

@@ -15,6 +15,7 @@ mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
@@ -33,19 +34,22 @@ pub type SinkDigest = PartDigest<SinkAspect>;
 pub type GateDigest = PartDigest<GateAspect>;
 pub type RunnerDigest = PartDigest<RunnerAspect>;
 
+/// The digests of the parts of one kind. Configurations share those of parts that are the same.
+pub type PartDigests<K, A> = BTreeMap<K, Arc<PartDigest<A>>>;
+
 /// The digests of all parts of a configuration, by address. The default has no parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigurationDigest {
     pub pipelines: BTreeSet<Name>,
     /// The earlier names of parts.
     pub former: FormerNames,
-    pub steps: BTreeMap<Address, StepDigest>,
+    pub steps: PartDigests<Address, StepAspect>,
     /// Pushed sources are in the queues of their names.
-    pub queues: BTreeMap<Address, QueueDigest>,
+    pub queues: PartDigests<Address, QueueAspect>,
     /// Pulled sources.
-    pub sources: BTreeMap<Address, SourceDigest>,
-    pub sinks: BTreeMap<Address, SinkDigest>,
-    pub gates: BTreeMap<GateAddress, GateDigest>,
+    pub sources: PartDigests<Address, SourceAspect>,
+    pub sinks: PartDigests<Address, SinkAspect>,
+    pub gates: PartDigests<GateAddress, GateAspect>,
     /// The settings of `tidegate.toml`.
     pub runner: RunnerDigest,
 }
@@ -116,6 +120,17 @@ impl Configuration {
 }
 
 impl ConfigurationDigest {
+    /// Shares the digests of parts that are the same in an earlier configuration, so that they are compared at once and
+    /// kept once.
+    pub fn share(&mut self, earlier: &Self) {
+        let Self { pipelines: _, former: _, steps, queues, sources, sinks, gates, runner: _ } = self;
+        share(steps, &earlier.steps);
+        share(queues, &earlier.queues);
+        share(sources, &earlier.sources);
+        share(sinks, &earlier.sinks);
+        share(gates, &earlier.gates);
+    }
+
     /// The names of all parts.
     #[must_use]
     pub fn part_names(&self) -> PartNames {
@@ -143,7 +158,7 @@ impl ConfigurationDigest {
     }
 }
 
-fn add<K: fmt::Display, A: Copy + Ord>(exact: &mut Vec<u8>, kind: u8, parts: &BTreeMap<K, PartDigest<A>>) {
+fn add<K: fmt::Display, A: Copy + Ord>(exact: &mut Vec<u8>, kind: u8, parts: &PartDigests<K, A>) {
     for (address, part) in parts {
         let address = address.to_string();
         exact.push(kind);
@@ -156,8 +171,18 @@ fn add<K: fmt::Display, A: Copy + Ord>(exact: &mut Vec<u8>, kind: u8, parts: &BT
 fn by<'c, T: 'c, K: Ord, V>(
     list: impl Iterator<Item = &'c T>,
     entry: impl Fn(&T) -> (K, V),
-) -> BTreeMap<K, V> {
-    list.map(entry).collect()
+) -> BTreeMap<K, Arc<V>> {
+    let entries = list.map(entry).map(|(name, digest)| (name, Arc::new(digest)));
+    entries.collect()
+}
+
+/// Replaces each digest by the equal one of the same part.
+fn share<K: Ord, A: Eq>(parts: &mut PartDigests<K, A>, earlier: &PartDigests<K, A>) {
+    for (name, part) in parts {
+        if let Some(same) = earlier.get(name).filter(|same| *same == part) {
+            *part = Arc::clone(same);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -37,9 +37,9 @@ pub use crate::parse::interpolate::Lookup;
 pub use crate::sections::exec::ExecCommand;
 pub use diagnostic::{Diagnostic, DiagnosticRecord, Diagnostics, Severity, SourceSpan};
 pub use digest::{
-    ConfigurationDigest, GateAddress, GateAspect, GateDigest, PartDigest, QueueAspect, QueueDigest,
-    RunnerAspect, RunnerDigest, SettingChange, SinkAspect, SinkDigest, SourceAspect, SourceDigest,
-    StepAspect, StepDigest,
+    ConfigurationDigest, GateAddress, GateAspect, GateDigest, PartDigest, PartDigests, QueueAspect,
+    QueueDigest, RunnerAspect, RunnerDigest, SettingChange, SinkAspect, SinkDigest, SourceAspect,
+    SourceDigest, StepAspect, StepDigest,
 };
 pub use file_stamp::FileStamp;
 pub use load::{Draft, LoadOptions, load};

@@ -10,8 +10,8 @@ use std::fmt::Display;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{
-    ConfigurationDigest, GateAspect, PartDigest, QueueAspect, RunnerAspect, SettingChange, SinkAspect,
-    SourceAspect, StepAspect,
+    ConfigurationDigest, GateAspect, PartDigest, PartDigests, QueueAspect, RunnerAspect, SettingChange,
+    SinkAspect, SourceAspect, StepAspect,
 };
 use tidegate_model::{Address, PartNames};
 
@@ -192,8 +192,8 @@ impl Plan {
     fn parts<K: Ord + Display, A: Copy + Ord>(
         &mut self,
         kind: PartKind,
-        old: &BTreeMap<K, PartDigest<A>>,
-        new: &BTreeMap<K, PartDigest<A>>,
+        old: &PartDigests<K, A>,
+        new: &PartDigests<K, A>,
         word: fn(A) -> &'static str,
     ) {
         let names: BTreeSet<&K> = old.keys().chain(new.keys()).collect();

@@ -80,6 +80,16 @@ impl Generation {
         self.digest.get_or_init(|| Arc::new(self.configuration.digest()))
     }
 
+    /// The digests of all parts, shared with an earlier generation where they are the same.
+    #[must_use]
+    pub fn digest_like(&self, earlier: &ConfigurationDigest) -> &Arc<ConfigurationDigest> {
+        self.digest.get_or_init(|| {
+            let mut digest = self.configuration.digest();
+            digest.share(earlier);
+            Arc::new(digest)
+        })
+    }
+
     /// SHA-256 of its plugins, by name.
     #[must_use]
     pub fn plugin_hashes(&self) -> BTreeMap<String, String> {
@@ -208,7 +218,7 @@ fn never_finished(
         let pass = "or pass `ctx.token` to the external system, which completes the job with it";
         ("it passes no `ctx.token` to an external system", format!("{monitor}, {pass}"))
     };
-    diagnostics.add_file(&script.path, script.text.as_str());
+    diagnostics.add_file(&script.path, Arc::clone(&script.text));
     let span = diagnostics.files().span_at(&script.path, Position { line, column });
     let message = format!("jobs of the step `{name}` stay pending: it has no monitor, and {lacks}");
     let named = SourceSpan { file: script.named_in.as_path().into(), span: script.named_at.clone() };
@@ -296,7 +306,7 @@ fn unknown_tables(named: &[NamedTable], tables: &LookupTables) -> Vec<CompileErr
 fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostics) -> Diagnostic {
     let file = error.file.as_ref().map_or_else(|| script.path.clone(), Into::into);
     if file == script.path {
-        diagnostics.add_file(&file, script.text.as_str());
+        diagnostics.add_file(&file, Arc::clone(&script.text));
     } else if let Ok(text) = read_text(&file) {
         diagnostics.add_file(&file, text);
     }

@@ -4,14 +4,15 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::setting::SettingDigest;
 use super::{
-    ConfigurationDigest, GateAddress, GateAspect, PartDigest, QueueAspect, RunnerAspect, SinkAspect,
-    SourceAspect, StepAspect,
+    ConfigurationDigest, GateAddress, GateAspect, PartDigest, PartDigests, QueueAspect, RunnerAspect,
+    SinkAspect, SourceAspect, StepAspect,
 };
 use crate::model::{FormerNames, SinkStep};
 use tidegate_model::{Address, Name};
@@ -71,7 +72,7 @@ impl ConfigurationDigest {
             sources: record(&self.sources),
             sinks: record(&self.sinks),
             gates: record(&self.gates),
-            runner: record(&BTreeMap::from([("runner", self.runner.clone())])),
+            runner: record(&BTreeMap::from([("runner", Arc::new(self.runner.clone()))])),
         };
         // All keys are texts, so this cannot fail.
         serde_json::to_string(&recorded).unwrap_or_default()
@@ -101,7 +102,7 @@ impl ConfigurationDigest {
             sources: read(recorded.sources, Address::parse)?,
             sinks: read(recorded.sinks, Address::parse)?,
             gates: read(recorded.gates, GateAddress::parse)?,
-            runner: read(recorded.runner, Name::new)?.into_values().next()?,
+            runner: Arc::unwrap_or_clone(read(recorded.runner, Name::new)?.into_values().next()?),
         })
     }
 }
@@ -115,7 +116,7 @@ impl GateAddress {
     }
 }
 
-fn record<K: ToString, A: Copy + Eq>(parts: &BTreeMap<K, PartDigest<A>>) -> RecordedParts<A> {
+fn record<K: ToString, A: Copy + Eq>(parts: &PartDigests<K, A>) -> RecordedParts<A> {
     let mut positions: HashMap<&SettingDigest<A>, u32> = HashMap::new();
     let mut settings = Vec::new();
     let mut position = |setting| {
@@ -143,7 +144,7 @@ fn record<K: ToString, A: Copy + Eq>(parts: &BTreeMap<K, PartDigest<A>>) -> Reco
 fn read<K: Ord, A: Copy + DeserializeOwned>(
     recorded: RecordedParts<A>,
     address: impl Fn(&str) -> Option<K>,
-) -> Option<BTreeMap<K, PartDigest<A>>> {
+) -> Option<PartDigests<K, A>> {
     let settings = recorded.settings.into_iter().map(|RecordedSetting(aspect, key, shown, exact)| {
         let exact = u128::from_str_radix(&exact, 16).ok()?;
         Some(SettingDigest { aspect, key, shown, exact })
@@ -151,7 +152,7 @@ fn read<K: Ord, A: Copy + DeserializeOwned>(
     let settings: Vec<SettingDigest<A>> = settings.collect::<Option<_>>()?;
     let parts = recorded.parts.into_iter().map(|(name, positions)| {
         let own = positions.into_iter().map(|position| settings.get(position as usize).cloned());
-        Some((address(&name)?, PartDigest { settings: own.collect::<Option<_>>()? }))
+        Some((address(&name)?, Arc::new(PartDigest { settings: own.collect::<Option<_>>()? })))
     });
     parts.collect()
 }

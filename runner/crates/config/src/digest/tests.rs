@@ -48,8 +48,8 @@ fn differences(old: &ConfigurationDigest, new: &ConfigurationDigest) -> BTreeSet
     fn of<K: Ord + Display, A: Copy + Ord>(
         all: &mut BTreeSet<String>,
         kind: &str,
-        old: &BTreeMap<K, PartDigest<A>>,
-        new: &BTreeMap<K, PartDigest<A>>,
+        old: &PartDigests<K, A>,
+        new: &PartDigests<K, A>,
         words: fn(A) -> &'static str,
     ) {
         for address in old.keys().chain(new.keys()) {
@@ -98,6 +98,22 @@ fn an_edit_of_one_key_changes_the_expected_aspects_alone() {
         let parts = |text: &&String| !text.starts_with("runner") && !text.contains("pipeline ");
         let same = !differences.iter().any(|text| parts(&text));
         assert_eq!(old.fingerprint() == new.fingerprint(), same, "{kind:?} `{key}`");
+    }
+}
+
+#[test]
+fn digests_are_shared_with_an_earlier_configuration_but_for_parts_that_differ() {
+    let old = configuration(&files()).digest();
+    for (_, key, from, to, _) in EDITS {
+        let new = configuration(&edited(from, to)).digest();
+        let mut shared = new.clone();
+        shared.share(&old);
+        assert_eq!(shared, new, "`{key}`");
+        for (address, step) in &shared.steps {
+            let is_same = old.steps.get(address).is_some_and(|earlier| earlier == step);
+            let is_shared = old.steps.get(address).is_some_and(|earlier| Arc::ptr_eq(earlier, step));
+            assert_eq!(is_shared, is_same, "`{key}` of {address}");
+        }
     }
 }
 

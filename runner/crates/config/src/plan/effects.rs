@@ -1,6 +1,7 @@
 //! Effects of a plan: sentences with the numbers of the jobs that they concern.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{PartKind, Plan, PlanAction, PlanState, StepRemains};
 use crate::digest::{ConfigurationDigest, QueueAspect, SinkAspect, StepAspect, StepDigest};
@@ -22,7 +23,8 @@ pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &Configuratio
         change.effects.extend(match change.kind {
             PartKind::Step => {
                 let remains = state.steps.get(&address).unwrap_or(&none);
-                let (was, is) = (old.steps.get(&address), new.steps.get(&address));
+                let was = old.steps.get(&address).map(Arc::as_ref);
+                let is = new.steps.get(&address).map(Arc::as_ref);
                 let mut effects = step((was, is), remains, &renamed, state);
                 effects
                     .extend(was.into_iter().flat_map(|was| left_waiting((was, is), new, remains, &renamed)));
@@ -178,7 +180,7 @@ fn unread(
 }
 
 fn readers(configuration: &ConfigurationDigest) -> BTreeSet<Address> {
-    configuration.steps.values().flat_map(StepDigest::inputs).collect()
+    configuration.steps.values().flat_map(|step| step.inputs()).collect()
 }
 
 fn queue(

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_config::{Configuration, ConfigurationDigest, Source, SourceDigest, SourceKind};
+use tidegate_config::{Configuration, ConfigurationDigest, Source, SourceKind};
 use tidegate_model::{Address, NamedKind, RenamedPart, Segment, log_target};
 use tidegate_store::{HistoryEntry, ReadError, Store, TakeoverOutcome};
 
@@ -185,7 +185,7 @@ pub(crate) fn changed_framings(
         let text = store.history_text(&entry.digest).unwrap_or_default();
         let Some(digest) = text.and_then(|text| ConfigurationDigest::from_recorded(&text)) else { continue };
         unknown.retain(|(former, source, now)| {
-            let Some(earlier) = digest.sources.get(*former).and_then(SourceDigest::framing) else {
+            let Some(earlier) = digest.sources.get(*former).and_then(|source| source.framing()) else {
                 return true;
             };
             if earlier != *now {

@@ -54,7 +54,7 @@ pub(crate) fn request(
     let is_same_folder = configuration.data == before.configuration.data;
     configuration.data.clone_from(&before.configuration.data);
     // Neither places nor marks are part of it. A rollback has names of its own.
-    let digest = (is_same_folder && back.is_none()).then(|| Arc::clone(next.digest()));
+    let digest = (is_same_folder && back.is_none()).then(|| Arc::clone(next.digest_like(&before.digest)));
     let digest = digest.unwrap_or_else(|| Arc::new(configuration.digest()));
     let configuration = Arc::new(configuration);
     // The committer adds what is committed until the swap.
