@@ -83,7 +83,8 @@ pub(crate) fn calls() -> Result<Calls, Box<dyn Error>> {
 fn script() -> Result<ScriptStep, Box<dyn Error>> {
     let text = "fn process(job) { job.id }".to_owned();
     let path = Path::new("field.rhai").to_owned();
-    let scripts = [Script { named_in: path.clone(), path, text, imports: Vec::new(), named_at: 0..0 }];
+    let scripts =
+        [Script { named_in: path.clone(), path, text: text.into(), imports: Vec::new(), named_at: 0..0 }];
     let spec = ScriptStepSpec {
         tables: &ScriptTables::default(),
         pipeline: "bench",

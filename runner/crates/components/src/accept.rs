@@ -125,7 +125,7 @@ mod tests {
     fn check(body: &str) -> AcceptCheck {
         let script = Script {
             path: PathBuf::from("accept.rhai"),
-            text: format!("fn accept(job) {{ {body} }}"),
+            text: format!("fn accept(job) {{ {body} }}").into(),
             imports: Vec::new(),
             named_in: PathBuf::new(),
             named_at: 0..0,

@@ -562,7 +562,7 @@ fn a_script_of_another_editor_is_read_without_its_mark() {
     folder.write("s.rhai", "\u{feff}fn process(job) { job }\r\n".as_bytes());
     let configuration = loaded(&folder);
     let [Processor::Script(script)] = &*configuration.steps[0].processors else { panic!("a script") };
-    assert_eq!(script.text, "fn process(job) { job }\r\n");
+    assert_eq!(&*script.text, "fn process(job) { job }\r\n");
 }
 
 #[test]

@@ -13,8 +13,12 @@ pub(crate) mod unknown_calls;
 pub(crate) mod used_fields;
 
 use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 
 use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
@@ -31,6 +35,7 @@ use super::errors::unknown_call::Unknown;
 use super::values::captured;
 use tidegate_config::{Limits, Script};
 use tidegate_model::suggest::nearest;
+use tidegate_model::sync::Mutex;
 
 /// The error of a script that cannot be run, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +84,8 @@ pub fn check_script(script: &Script, limits: &Limits, entry: EntryPoint) -> Resu
     if let Some(mentions) = checked::get(key) {
         return Ok(mentions);
     }
-    let mentions = on_a_stack(|| check(script, limits, entry))?;
+    let (script, limits) = (script.clone(), *limits);
+    let mentions = on_a_stack(move || check(&script, &limits, entry))?;
     checked::remember(key, mentions.clone());
     Ok(mentions)
 }
@@ -94,21 +100,41 @@ fn check(script: &Script, limits: &Limits, entry: EntryPoint) -> Result<Mentions
     }
 }
 
-/// Compiles on a stack like a worker's: deep nesting is parsed recursively, and the caller's stack may be
-/// small.
-fn on_a_stack<T: Send>(check: impl FnOnce() -> Result<T, CompileError> + Send) -> Result<T, CompileError> {
-    std::thread::scope(|scope| {
-        let checking = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, check);
-        let ended = checking.map(std::thread::ScopedJoinHandle::join);
-        match ended {
-            Ok(Ok(checked)) => checked,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(error) => {
-                Err(located(format!("no thread can be started to read it: {error}"), Position::NONE))
-            }
-        }
-    })
+/// Compiles on a stack like a worker's: deep nesting is parsed recursively, and the caller's stack may be small. The
+/// thread stays for the next script, since registering the functions takes longer than most scripts.
+fn on_a_stack<T: Send + 'static>(
+    check: impl FnOnce() -> Result<T, CompileError> + Send + 'static,
+) -> Result<T, CompileError> {
+    let (answer, answered) = channel();
+    let check = move || {
+        // The caller waits for the answer.
+        let _ = answer.send(catch_unwind(AssertUnwindSafe(check)));
+    };
+    let checker = checker()
+        .map_err(|error| located(format!("no thread can be started to read it: {error}"), Position::NONE))?;
+    // Without the thread there is no answer.
+    let _ = checker.send(Box::new(check));
+    match answered.recv() {
+        Ok(Ok(checked)) => checked,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(_) => Err(located("the thread that reads it has ended".to_owned(), Position::NONE)),
+    }
 }
+
+/// The thread of [`on_a_stack`], which is started at the first use.
+fn checker() -> io::Result<Sender<Check>> {
+    static CHECKER: Mutex<Option<Sender<Check>>> = Mutex::new(None);
+    let mut checker = CHECKER.lock();
+    if let Some(started) = &*checker {
+        return Ok(started.clone());
+    }
+    let (sender, checks) = channel::<Check>();
+    let check_all = move || checks.into_iter().for_each(|check| check());
+    thread::Builder::new().name("scripts".into()).stack_size(STACK).spawn(check_all)?;
+    Ok(checker.insert(sender).clone())
+}
+
+type Check = Box<dyn FnOnce() + Send>;
 
 /// Compiles the expression of a `when`, over the variable `job`. Returns the tables that it reads, as in
 /// [`Mentions::tables`].

@@ -87,13 +87,7 @@ impl Draft {
     fn then(mut self, name: &str, text: &str) -> Self {
         let path = self.write(name, text);
         let named_in = self.folder.path().join("pipeline.toml");
-        self.scripts.push(Script {
-            path,
-            text: text.to_owned(),
-            named_in,
-            imports: Vec::new(),
-            named_at: 0..0,
-        });
+        self.scripts.push(Script { path, text: text.into(), named_in, imports: Vec::new(), named_at: 0..0 });
         self
     }
 

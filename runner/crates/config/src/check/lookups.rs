@@ -87,7 +87,7 @@ fn reads(pipeline: &PipelineDeclaration, name: &str) -> bool {
 fn texts(processors: &[Processor]) -> impl Iterator<Item = &str> {
     processors.iter().filter_map(Processor::script).flat_map(|script| {
         let imports = script.imports.iter().map(|import| &*import.text);
-        std::iter::once(script.text.as_str()).chain(imports)
+        std::iter::once(&*script.text).chain(imports)
     })
 }
 

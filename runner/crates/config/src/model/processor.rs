@@ -126,7 +126,8 @@ pub struct Pin {
 pub struct Script {
     /// Resolved, for reading.
     pub path: PathBuf,
-    pub text: String,
+    /// Steps with the same script share it.
+    pub text: Arc<str>,
     /// The scripts that it imports, directly and indirectly.
     pub imports: Vec<ImportedScript>,
     /// The file of the `run` that names it, and the byte range of the name, for diagnostics.

@@ -56,7 +56,7 @@ pub(crate) fn script(reading: &mut ParseContext<'_>, files: &mut Files, named: &
         Ok(text) => {
             let imports = imports(files, &path, &text);
             let (named_in, named_at) = (reading.file.to_path_buf(), named.place.span.clone());
-            Some(Script { path, text: text.to_string(), imports, named_in, named_at })
+            Some(Script { path, text, imports, named_in, named_at })
         }
         Err(error) => {
             let quoted = if named.secret { "named here".into() } else { named.quoted() };

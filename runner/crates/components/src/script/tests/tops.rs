@@ -94,7 +94,7 @@ fn what_is_made_once_does_not_change_from_job_to_job() {
             "import \"m\" as m;\nconst T = #{{ n: 1, list: [] }};\nconst F = |x| x + 1;\n{}",
             draft.scripts[0].text
         );
-        draft.scripts[0].text = step;
+        draft.scripts[0].text = step.into();
         let made = draft.beside("m.rhai", "export const T = #{ n: 1 };").run_all(&["1", "1", "1"]);
         let lines: Vec<&str> = made.lines().collect();
         assert!(lines.len() == 3 && lines.iter().all(|line| *line == lines[0]), "{text}: {made}");
