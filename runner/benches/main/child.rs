@@ -52,7 +52,10 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
             return print(&figures);
         }
         "parts" => effects::parts(folder, &mut figures)?,
-        "steady" | "reloaded" => figures.jobs = reloads::work(folder, path == "reloaded")?,
+        "reloaded" => {
+            reloads::work(folder, &mut figures)?;
+            return print(&figures);
+        }
         "changed" => {
             reloads::change(folder, &mut figures)?;
             return print(&figures);
