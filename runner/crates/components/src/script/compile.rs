@@ -19,6 +19,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
@@ -101,40 +102,53 @@ fn check(script: &Script, limits: &Limits, entry: EntryPoint) -> Result<Mentions
 }
 
 /// Compiles on a stack like a worker's: deep nesting is parsed recursively, and the caller's stack may be small. The
-/// thread stays for the next script, since registering the functions takes longer than most scripts.
+/// thread is kept for a while for the next script, since registering the functions takes longer than most scripts.
 fn on_a_stack<T: Send + 'static>(
-    check: impl FnOnce() -> Result<T, CompileError> + Send + 'static,
+    check: impl Fn() -> Result<T, CompileError> + Clone + Send + 'static,
 ) -> Result<T, CompileError> {
-    let (answer, answered) = channel();
-    let check = move || {
-        // The caller waits for the answer.
-        let _ = answer.send(catch_unwind(AssertUnwindSafe(check)));
-    };
-    let checker = checker()
-        .map_err(|error| located(format!("no thread can be started to read it: {error}"), Position::NONE))?;
-    // Without the thread there is no answer.
-    let _ = checker.send(Box::new(check));
-    match answered.recv() {
-        Ok(Ok(checked)) => checked,
-        Ok(Err(panic)) => resume_unwind(panic),
-        Err(_) => Err(located("the thread that reads it has ended".to_owned(), Position::NONE)),
+    loop {
+        // Callers at the same time have threads of their own.
+        let kept = IDLE_CHECKER.lock().take();
+        let is_new = kept.is_none();
+        let checker = kept.map_or_else(start_checker, Ok).map_err(|error| {
+            located(format!("no thread can be started to read it: {error}"), Position::NONE)
+        })?;
+        let (answer, answered) = channel();
+        let check = check.clone();
+        // The caller waits for the answer. A thread that has ended gives none.
+        let _ = checker.send(Box::new(move || drop(answer.send(catch_unwind(AssertUnwindSafe(check))))));
+        match answered.recv() {
+            Ok(checked) => {
+                IDLE_CHECKER.lock().get_or_insert(checker);
+                return checked.unwrap_or_else(|panic| resume_unwind(panic));
+            }
+            Err(_) if is_new => {
+                return Err(located("the thread that reads it has ended".to_owned(), Position::NONE));
+            }
+            // It was idle for too long, just now.
+            Err(_) => {}
+        }
     }
-}
-
-/// The thread of [`on_a_stack`], which is started at the first use.
-fn checker() -> io::Result<Sender<Check>> {
-    static CHECKER: Mutex<Option<Sender<Check>>> = Mutex::new(None);
-    let mut checker = CHECKER.lock();
-    if let Some(started) = &*checker {
-        return Ok(started.clone());
-    }
-    let (sender, checks) = channel::<Check>();
-    let check_all = move || checks.into_iter().for_each(|check| check());
-    thread::Builder::new().name("scripts".into()).stack_size(STACK).spawn(check_all)?;
-    Ok(checker.insert(sender).clone())
 }
 
 type Check = Box<dyn FnOnce() + Send>;
+
+/// A thread of [`on_a_stack`] that has nothing to do.
+static IDLE_CHECKER: Mutex<Option<Sender<Check>>> = Mutex::new(None);
+
+/// How long such a thread keeps its memory.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+fn start_checker() -> io::Result<Sender<Check>> {
+    let (sender, checks) = channel::<Check>();
+    let check_all = move || {
+        while let Ok(check) = checks.recv_timeout(IDLE_MAX) {
+            check();
+        }
+    };
+    thread::Builder::new().name("scripts".into()).stack_size(STACK).spawn(check_all)?;
+    Ok(sender)
+}
 
 /// Compiles the expression of a `when`, over the variable `job`. Returns the tables that it reads, as in
 /// [`Mentions::tables`].
@@ -387,4 +401,19 @@ impl CompileError {
 
 fn located(message: String, position: Position) -> CompileError {
     CompileError { file: None, line: position.line(), column: position.position(), message, help: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_checked_after_one_that_panicked_and_at_the_same_time_as_another() {
+        let panicked = catch_unwind(|| on_a_stack(|| -> Result<(), CompileError> { panic!("once") }));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"once"));
+        // The outer check waits for the inner one, which so has another thread.
+        let names = || thread::current().id();
+        let both = on_a_stack(move || Ok((names(), on_a_stack(move || Ok(names()))?))).unwrap();
+        assert_ne!(both.0, both.1);
+    }
 }

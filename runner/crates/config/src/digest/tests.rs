@@ -109,11 +109,20 @@ fn digests_are_shared_with_an_earlier_configuration_but_for_parts_that_differ() 
         let mut shared = new.clone();
         shared.share(&old);
         assert_eq!(shared, new, "`{key}`");
-        for (address, step) in &shared.steps {
-            let is_same = old.steps.get(address).is_some_and(|earlier| earlier == step);
-            let is_shared = old.steps.get(address).is_some_and(|earlier| Arc::ptr_eq(earlier, step));
-            assert_eq!(is_shared, is_same, "`{key}` of {address}");
-        }
+        assert_shared(key, &old.steps, &shared.steps);
+        assert_shared(key, &old.queues, &shared.queues);
+        assert_shared(key, &old.sources, &shared.sources);
+        assert_shared(key, &old.sinks, &shared.sinks);
+        assert_shared(key, &old.gates, &shared.gates);
+    }
+}
+
+/// Digests that are equal are one in memory.
+fn assert_shared<K: Ord + Display, A: Eq>(key: &str, old: &PartDigests<K, A>, new: &PartDigests<K, A>) {
+    for (address, part) in new {
+        let earlier = old.get(address);
+        let is_shared = earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, part));
+        assert_eq!(is_shared, earlier == Some(part), "`{key}` of {address}");
     }
 }
 
