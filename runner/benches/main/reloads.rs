@@ -47,7 +47,7 @@ const RELOADS: u64 = 100;
 /// Reloads beside work that are enough for a figure.
 const RELOADS_MIN: u64 = 50;
 /// Time that is measured without a reload, and as long with one at its beginning. The machine is slower in one minute
-/// than in the next, so both are compared beside each other. What a reload costs later than that is in both.
+/// than in the next, so both are compared beside each other. The costs of a reload after it are in both.
 const WINDOW: Duration = Duration::from_millis(120);
 
 /// Cold starts.

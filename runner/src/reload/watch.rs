@@ -140,7 +140,7 @@ fn stamps(run: &Handle, generation: &NumberedGeneration) -> BTreeMap<PathBuf, Op
     paths.map(|path| (FileStamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
 }
 
-/// Files of a configuration: those that were read, and all others that a reload would read.
+/// Files of a configuration that were read, and all others that a reload would read.
 fn watched(run: &Handle, generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
     let mut paths = files(run, generation);
     let configuration = &generation.configuration;
