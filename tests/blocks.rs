@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::moment::Moment;
+use crate::moment::{Moment, kills};
 use crate::project::Project;
 use crate::random::Random;
 
@@ -147,18 +147,19 @@ fn the_executor_killed_again_and_again_delivers_the_same() {
     let mut random = Random::new(seed);
     let project = demonstration();
     let bytes: u64 = expected(&project).values().map(|result| result.to_string().len() as u64 + 1).sum();
+    let kills = kills(KILLS);
     let mut ended = 0;
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let results = "out/results.ndjson";
-        let ahead = project.len(results) > bytes * 3 / 4 * (kill + 5) / (KILLS + 5);
-        let moment = Moment::choose(&mut random, bytes / KILLS, ahead);
+        let ahead = project.len(results) > bytes * 3 / 4 * (kill + 5) / (kills + 5);
+        let moment = Moment::choose(&mut random, bytes / kills, ahead);
         let mut running = project.start(&["run", "."]);
         moment.wait(&project, results, &mut running);
         let said = running.stderr();
         ended += u64::from(!running.kill());
         assert!(!said.contains("panic"), "kill {kill}, seed {seed}:\n{said}");
     }
-    assert!(ended < KILLS, "there was nothing to kill");
+    assert!(ended < kills, "there was nothing to kill");
     project.run().done();
     assert_delivered(&project);
     project.assert_sound();

@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::moment::kills;
 use crate::outward::service::Service;
 use crate::project::{Project, ids, jobs};
 use crate::random::Random;
 
-/// Number of kills; the variable sets another one.
-const KILLS: &str = "TIDEGATE_TEST_CLAIM_KILLS";
-const KILLS_DEFAULT: u64 = 12;
+const KILLS: u64 = 12;
 /// Jobs between two kills, on average.
 const JOBS_A_KILL: u64 = 150;
 /// Jobs that run at once: a kill comes between their beginnings and their requests.
@@ -45,9 +44,9 @@ fn a_job_of_serial_is_attempted_when_the_result_before_it_is_durable_however_oft
 /// Kills a run at random moments, and checks its attempts. At most `at_once` jobs run at once.
 fn kill_often(queuer: &str, at_once: u64) -> Service {
     let seed = Random::seed();
-    println!("again with TIDEGATE_TEST_SEED={seed}; {KILLS} sets the number of kills");
+    println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);
-    let kills = std::env::var(KILLS).ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS_DEFAULT);
+    let kills = kills(KILLS);
     let all = JOBS_A_KILL * (kills + 2);
     let service = Service::answering("200 OK", "", "{}");
     let pipeline = format!(

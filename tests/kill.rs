@@ -1,17 +1,18 @@
 //! Kills: the executable is killed repeatedly, at random moments, during one run.
 
-use crate::moment::Moment;
+use crate::moment::{Moment, kills};
 use crate::project::{Project, ids};
 use crate::random::Random;
 
-const JOBS: u64 = 200_000;
-const KILLS: u64 = 200;
+const KILLS: u64 = 40;
+/// Jobs between two kills, on average.
+const JOBS_A_KILL: u64 = 1000;
 /// One of this many jobs is rejected.
 const REJECTED: u64 = 997;
 /// Bytes of padding in each job.
 const PADDING: usize = 300;
-/// Approximate bytes of the output.
-const OUTPUT_BYTES: u64 = JOBS * (PADDING as u64 + 35);
+/// Approximate bytes of a job in the output.
+const OUTPUT_BYTES: u64 = PADDING as u64 + 35;
 
 /// The crash limit is above the kills: the test causes them, so no job is to blame. Without a limit, suspects
 /// would not be played.
@@ -38,20 +39,23 @@ path = "out/out.ndjson"
 "#;
 
 /// Jobs that are large enough for a batch to hold at most a few hundred of them.
-fn input() -> String {
+fn input(jobs: u64) -> String {
     let padding = "x".repeat(PADDING);
     let mut lines = String::new();
-    for id in 1..=JOBS {
+    for id in 1..=jobs {
         lines.extend(["{\"id\":", &id.to_string(), ",\"padding\":\"", &padding, "\"}\n"]);
     }
     lines
 }
 
 #[test]
-fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() {
+fn a_run_that_is_killed_again_and_again_delivers_each_job_once_and_in_order() {
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);
+    let kills = kills(KILLS);
+    let jobs = kills * JOBS_A_KILL;
+    let bytes = jobs * OUTPUT_BYTES;
     let project = Project::new()
         .file("p.toml", PIPELINE)
         .file(
@@ -62,12 +66,12 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
             "second.rhai",
             "fn process(job) { let sum = 0; for i in 0..20 { sum += i; } job.sum = sum; job }",
         )
-        .file("in.ndjson", input());
+        .file("in.ndjson", input(jobs));
 
     let mut cut_back = 0;
-    for kill in 0..KILLS {
-        let ahead = project.len("out/out.ndjson") > OUTPUT_BYTES * 3 / 4 * (kill + 10) / (KILLS + 10);
-        let moment = Moment::choose(&mut random, OUTPUT_BYTES / KILLS, ahead);
+    for kill in 0..kills {
+        let ahead = project.len("out/out.ndjson") > bytes * 3 / 4 * (kill + 10) / (kills + 10);
+        let moment = Moment::choose(&mut random, bytes / kills, ahead);
         let mut running = project.start(&["run", "."]);
         moment.wait(&project, "out/out.ndjson", &mut running);
         let said = running.stderr();
@@ -79,7 +83,7 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
     assert!(cut_back > 0, "no kill came between the output file and the store");
     let rest = project.run().done();
 
-    let expected: Vec<u64> = (1..=JOBS).filter(|id| id % REJECTED != 0).collect();
+    let expected: Vec<u64> = (1..=jobs).filter(|id| id % REJECTED != 0).collect();
     let delivered = ids(&project.read("out/out.ndjson"));
     if let Some(at) =
         (0..expected.len().max(delivered.len())).find(|&at| expected.get(at) != delivered.get(at))
@@ -95,7 +99,7 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
         .iter()
         .map(|record| record["job"]["job"]["id"].as_u64())
         .collect();
-    let expected: Vec<Option<u64>> = (1..=JOBS).filter(|id| id % REJECTED == 0).map(Some).collect();
+    let expected: Vec<Option<u64>> = (1..=jobs).filter(|id| id % REJECTED == 0).map(Some).collect();
     assert_eq!(rejected, expected, "seed {seed}");
     assert!(rest.stderr.contains("done:"), "the last run had something to do:\n{}", rest.stderr);
 }

@@ -7,6 +7,14 @@ use crate::project::Project;
 use crate::random::Random;
 use crate::running::Running;
 
+/// How often a test kills its run: `usual`, or the number in the environment variable `TIDEGATE_TEST_KILLS`.
+pub(crate) fn kills(usual: u64) -> u64 {
+    match std::env::var("TIDEGATE_TEST_KILLS") {
+        Ok(text) => text.parse().expect("TIDEGATE_TEST_KILLS is a number"),
+        Err(_) => usual,
+    }
+}
+
 /// The point at which a run is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moment {
