@@ -106,6 +106,14 @@ impl Configuration {
         }
     }
 
+    /// As [`Self::digest`], shared with an earlier configuration where parts are the same.
+    #[must_use]
+    pub fn digest_like(&self, earlier: &ConfigurationDigest) -> ConfigurationDigest {
+        let mut digest = self.digest();
+        digest.share(earlier);
+        digest
+    }
+
     /// The digest of one of its sources.
     #[must_use]
     pub fn source_digest(&self, source: &Source) -> SourceDigest {
@@ -122,7 +130,7 @@ impl Configuration {
 impl ConfigurationDigest {
     /// Shares the digests of parts that are the same in an earlier configuration, so that they are compared at once and
     /// kept once.
-    pub fn share(&mut self, earlier: &Self) {
+    fn share(&mut self, earlier: &Self) {
         let Self { pipelines: _, former: _, steps, queues, sources, sinks, gates, runner: _ } = self;
         share(steps, &earlier.steps);
         share(queues, &earlier.queues);

@@ -83,11 +83,7 @@ impl Generation {
     /// The digests of all parts, shared with an earlier generation where they are the same.
     #[must_use]
     pub fn digest_like(&self, earlier: &ConfigurationDigest) -> &Arc<ConfigurationDigest> {
-        self.digest.get_or_init(|| {
-            let mut digest = self.configuration.digest();
-            digest.share(earlier);
-            Arc::new(digest)
-        })
+        self.digest.get_or_init(|| Arc::new(self.configuration.digest_like(earlier)))
     }
 
     /// SHA-256 of its plugins, by name.

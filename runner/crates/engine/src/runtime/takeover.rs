@@ -55,11 +55,7 @@ pub(crate) fn request(
     configuration.data.clone_from(&before.configuration.data);
     // Neither places nor marks are part of it. A rollback has names of its own.
     let digest = (is_same_folder && back.is_none()).then(|| Arc::clone(next.digest_like(&before.digest)));
-    let digest = digest.unwrap_or_else(|| {
-        let mut own = configuration.digest();
-        own.share(&before.digest);
-        Arc::new(own)
-    });
+    let digest = digest.unwrap_or_else(|| Arc::new(configuration.digest_like(&before.digest)));
     let configuration = Arc::new(configuration);
     // The committer adds what is committed until the swap.
     current.tables.build(&configuration, &renamed, store, &AtomicBool::new(false))?;
