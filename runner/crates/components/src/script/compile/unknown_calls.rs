@@ -2,6 +2,7 @@
 //! script fails only when it reaches the call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use rhai::{AST, ASTNode, Engine, Expr, FnCallExpr, Position, Span, Stmt};
 
@@ -22,7 +23,7 @@ type Takes = Option<BTreeSet<usize>>;
 /// may be in a map, can only be checked in a run. A script that tests for functions, or that catches
 /// failures, may name unknown ones.
 pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
-    let known = known(engine, ast);
+    let known = Known::of(engine, ast);
     let held = held(ast);
     let tried = tried(ast);
     let mut asks = false;
@@ -31,9 +32,8 @@ pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
         let Some((call, position)) = call(path) else { return true };
         let (name, count) = (call.name.as_str(), call.args.len());
         asks |= name == "is_def_fn";
-        let takes = known.get(name).map(|takes| takes.as_ref().is_none_or(|counts| counts.contains(&count)));
         let within = |span: &Span| (span.start()..=span.end()).contains(&position);
-        if takes != Some(true) && !held.contains(name) && !tried.iter().any(within) {
+        if !known.takes(name, count) && !held.contains(name) && !tried.iter().any(within) {
             found.push((position, name.to_owned(), count));
         }
         true
@@ -47,21 +47,51 @@ pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
     let Some((position, name, given)) = found.into_iter().min() else {
         return imported::unknown(ast, &is_tried);
     };
-    Some(match known.get(&name) {
-        Some(Some(counts)) => {
-            let (message, help) = wrong_count(&name, given, counts.iter().copied());
-            Unknown { message, position, help }
-        }
-        _ => {
-            let message = format!("function `{name}` is unknown");
-            Unknown { help: meant(&name, known.keys().map(String::as_str)), message, position }
-        }
-    })
+    let counts = known.counts(&name);
+    if counts.is_empty() {
+        let message = format!("function `{name}` is unknown");
+        return Some(Unknown { help: meant(&name, known.names().iter().copied()), message, position });
+    }
+    let (message, help) = wrong_count(&name, given, counts.into_iter());
+    Some(Unknown { message, position, help })
 }
 
-/// The callable functions. The arguments of Rhai's own functions are not counted, since they can be called in
-/// several ways.
-fn known(engine: &Engine, ast: &AST) -> BTreeMap<String, Takes> {
+/// The functions of every script, which are listed once: listing them takes longer than checking a script.
+static OF_ALL: OnceLock<BTreeMap<String, Takes>> = OnceLock::new();
+
+/// The callable functions.
+struct Known<'a> {
+    of_all: &'static BTreeMap<String, Takes>,
+    /// The functions of the script, with their numbers of parameters.
+    own: BTreeMap<&'a str, BTreeSet<usize>>,
+}
+
+impl<'a> Known<'a> {
+    fn of(engine: &Engine, ast: &'a AST) -> Self {
+        let mut own: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for function in ast.iter_functions() {
+            own.entry(function.name).or_default().insert(function.params.len());
+        }
+        Self { of_all: OF_ALL.get_or_init(|| of_all(engine)), own }
+    }
+
+    fn takes(&self, name: &str, count: usize) -> bool {
+        matches!(self.of_all.get(name), Some(None)) || self.counts(name).contains(&count)
+    }
+
+    /// The numbers of arguments that the functions of this name accept; none for an unknown function.
+    fn counts(&self, name: &str) -> BTreeSet<usize> {
+        let of_all = self.of_all.get(name).and_then(Option::as_ref);
+        of_all.into_iter().chain(self.own.get(name)).flatten().copied().collect()
+    }
+
+    fn names(&self) -> BTreeSet<&str> {
+        self.of_all.keys().map(String::as_str).chain(self.own.keys().copied()).collect()
+    }
+}
+
+/// The arguments of Rhai's own functions are not counted, since they can be called in several ways.
+fn of_all(engine: &Engine) -> BTreeMap<String, Takes> {
     let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
     known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
     let own = modules::control_alone().collect_fn_metadata(
@@ -69,8 +99,7 @@ fn known(engine: &Engine, ast: &AST) -> BTreeMap<String, Takes> {
         |info| Some((info.metadata.name.to_string(), info.metadata.num_params)),
         false,
     );
-    let scripted = ast.iter_functions().map(|function| (function.name.to_owned(), function.params.len()));
-    for (name, count) in own.into_iter().chain(scripted) {
+    for (name, count) in own {
         if let Some(counts) = known.entry(name).or_insert_with(|| Some(BTreeSet::new())) {
             counts.insert(count);
         }
