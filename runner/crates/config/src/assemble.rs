@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::model::{
@@ -31,7 +32,7 @@ pub(crate) fn assemble(
     root: PathBuf,
     data: PathBuf,
     settings: SettingsFile,
-    pipelines: &[PipelineDeclaration],
+    pipelines: &[Arc<PipelineDeclaration>],
     wiring: &Wiring<'_>,
     graph: &Graph<'_, '_>,
 ) -> Configuration {
@@ -104,7 +105,7 @@ impl<K, T> From<BTreeMap<K, T>> for Sorted<K, T> {
 }
 
 impl Lists {
-    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, settings: &SettingsFile) -> Self {
+    fn of(pipelines: &[Arc<PipelineDeclaration>], wiring: &Wiring<'_>, settings: &SettingsFile) -> Self {
         let (mut sources, mut sinks) = (BTreeMap::new(), BTreeMap::new());
         let mut queues = queues(pipelines, wiring, settings);
         let (mut gates, mut configs) = (BTreeMap::new(), BTreeMap::new());
@@ -302,7 +303,7 @@ fn keyed_join(wired: &Wired<'_>, inputs: &[InputRef]) -> Option<Box<KeyedJoin>> 
 }
 
 /// All `was`.
-fn former_names(pipelines: &[PipelineDeclaration]) -> FormerNames {
+fn former_names(pipelines: &[Arc<PipelineDeclaration>]) -> FormerNames {
     let mut former = FormerNames::default();
     for pipeline in pipelines {
         let own = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
@@ -329,7 +330,7 @@ fn former_names(pipelines: &[PipelineDeclaration]) -> FormerNames {
 
 /// Declared queues with their settings, and undeclared ones with defaults.
 fn queues(
-    pipelines: &[PipelineDeclaration],
+    pipelines: &[Arc<PipelineDeclaration>],
     wiring: &Wiring<'_>,
     settings: &SettingsFile,
 ) -> BTreeMap<Address, Queue> {

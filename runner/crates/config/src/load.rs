@@ -148,7 +148,7 @@ struct Loading<'a> {
     env: &'a Lookup,
     files: Files,
     diagnostics: Vec<Diagnostic>,
-    pipelines: Vec<PipelineDeclaration>,
+    pipelines: Vec<Arc<PipelineDeclaration>>,
     /// The values of all `${…}`.
     inserted: Vec<Secret>,
     /// Some names are invalid, so missing ones cannot be reported.
@@ -206,13 +206,13 @@ impl<'a> Loading<'a> {
 
     fn pipeline(&mut self, file: &Path) {
         let read = self.read(file, pipeline::read);
-        self.pipelines.extend(read.into_iter().flatten());
+        self.pipelines.extend(read.into_iter().flatten().map(Arc::new));
     }
 
     /// The only pipeline, which may hold settings if no `tidegate.toml` is `beside` it.
     fn single(&mut self, file: &Path, settings: SettingsFile, beside: Option<&Path>) -> SettingsFile {
         let Some((own, pipeline)) = self.read(file, pipeline::read_single) else { return settings };
-        self.pipelines.extend(pipeline);
+        self.pipelines.extend(pipeline.into_iter().map(Arc::new));
         if let Some(beside) = beside {
             self.diagnostics.extend(settings::refuse_both(&own, &settings, beside));
             return settings;
@@ -277,7 +277,7 @@ impl<'a> Loading<'a> {
             let shelves = if single { &none } else { &settings.shelves };
             self.diagnostics.extend(shared::unused(&pipelines, shelves));
             self.diagnostics.extend(lookups::unused(&pipelines, shelves));
-            self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
+            self.diagnostics.extend(pipelines.iter().filter_map(|pipeline| nothing_to_do(pipeline)));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
             // A forbidden cycle explains why its joins cannot start.
             if !goes_round {

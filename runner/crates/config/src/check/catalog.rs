@@ -1,6 +1,7 @@
 //! `Catalog`: maps every name of every pipeline to its declaration, and reports names that are used twice.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::sections::pipeline::PipelineDeclaration;
@@ -37,7 +38,7 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// Collects all names, and reports each that is already in use.
-    pub(crate) fn of(pipelines: &[PipelineDeclaration], diagnostics: &mut Vec<Diagnostic>) -> Self {
+    pub(crate) fn of(pipelines: &[Arc<PipelineDeclaration>], diagnostics: &mut Vec<Diagnostic>) -> Self {
         let mut catalog = Self::default();
         for pipeline in pipelines {
             let may_be_shown = pipeline.named.as_ref().is_none_or(|text| !text.secret);
@@ -68,10 +69,10 @@ impl Catalog {
 
 /// Removes every pipeline whose name is already used, with a diagnostic.
 pub(crate) fn without_namesakes(
-    pipelines: Vec<PipelineDeclaration>,
+    pipelines: Vec<Arc<PipelineDeclaration>>,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Vec<PipelineDeclaration> {
-    let mut kept: Vec<PipelineDeclaration> = Vec::new();
+) -> Vec<Arc<PipelineDeclaration>> {
+    let mut kept: Vec<Arc<PipelineDeclaration>> = Vec::new();
     for pipeline in pipelines {
         let Some(first) = kept.iter().find(|other| other.name == pipeline.name) else {
             kept.push(pipeline);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::sections::pipeline::PipelineDeclaration;
 
 /// An error for every sink whose file another sink writes or a source reads.
-pub(crate) fn check(pipelines: &[PipelineDeclaration]) -> Vec<Diagnostic> {
+pub(crate) fn check(pipelines: &[Arc<PipelineDeclaration>]) -> Vec<Diagnostic> {
     let sources: Vec<(PathBuf, &SourceSpan)> = (pipelines.iter().flat_map(|pipeline| &pipeline.sources))
         .filter_map(|source| source.path.as_ref())
         .map(|path| (plain(&path.value), &path.place))

@@ -1,5 +1,7 @@
 //! Checks of `was`: a former name must be free, and belong to one part.
 
+use std::sync::Arc;
+
 use super::catalog::{Catalog, What};
 use super::resolve::Wiring;
 use crate::diagnostic::{Diagnostic, SourceSpan};
@@ -8,7 +10,7 @@ use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use tidegate_model::{Address, Name, NamedKind};
 
 pub(crate) fn check(
-    pipelines: &[PipelineDeclaration],
+    pipelines: &[Arc<PipelineDeclaration>],
     catalog: &Catalog,
     wiring: &Wiring<'_>,
 ) -> Vec<Diagnostic> {
@@ -69,7 +71,7 @@ fn shared(former: &FormerName<'_>, pipeline: &PipelineDeclaration) -> Option<Dia
     Some(wrong(what, was, format!("two {parts} were `{}`", was.value), &first.was.place))
 }
 
-fn of_pipeline(pipeline: &PipelineDeclaration, all: &[PipelineDeclaration]) -> Option<Diagnostic> {
+fn of_pipeline(pipeline: &PipelineDeclaration, all: &[Arc<PipelineDeclaration>]) -> Option<Diagnostic> {
     let was = pipeline.was.as_ref()?;
     if let Some(other) = all.iter().find(|other| other.name == was.value) {
         let message = format!("`was` names the pipeline `{}`, which exists", was.value);

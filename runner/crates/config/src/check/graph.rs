@@ -1,6 +1,7 @@
 //! `Graph`: finds the problems of the graph as a whole, which are cycles and unconnected names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use super::catalog::{Catalog, What};
 use super::resolve::{End, Wired, Wiring, short};
@@ -21,7 +22,7 @@ pub(crate) struct Graph<'g, 'd> {
 type Edges<'g> = Vec<(usize, &'g Address)>;
 
 impl<'g, 'd> Graph<'g, 'd> {
-    pub(crate) fn of(pipelines: &[PipelineDeclaration], wiring: &'g Wiring<'d>) -> Self {
+    pub(crate) fn of(pipelines: &[Arc<PipelineDeclaration>], wiring: &'g Wiring<'d>) -> Self {
         let mut free = BTreeSet::new();
         for pipeline in pipelines {
             for queue in pipeline.queues.iter().filter(|queue| queue.allow_cycle) {

@@ -3,6 +3,8 @@
 //! Only the tables that a script's text names belong to its step, so that a change of another table does not change
 //! the step. If a call computes the name, all tables belong to it. The check of scripts reports unknown names.
 
+use std::sync::Arc;
+
 use crate::diagnostic::Diagnostic;
 use crate::model::{LookupTables, ProbeConfig, Processor};
 use crate::parse::named_table::NamedTables;
@@ -45,7 +47,7 @@ pub(crate) fn linked(inquiry: ProbeConfig, scope: TableScope<'_>) -> ProbeConfig
 }
 
 /// A warning for every table that no script reads.
-pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
+pub(crate) fn unused(pipelines: &[Arc<PipelineDeclaration>], shared: &SharedTables) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     let shared_gates = || shared.gates.entries().iter().filter_map(|gate| gate.value.as_ref());
     for pipeline in pipelines {

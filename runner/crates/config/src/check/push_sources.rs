@@ -2,6 +2,7 @@
 //! that begin at the unknown end of a service.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
 use crate::model::push_source::PushSource;
@@ -12,9 +13,9 @@ use crate::sections::settings::SettingsFile;
 use crate::sections::source::{SourceDeclaration, Supply};
 use tidegate_model::Address;
 
-pub(crate) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) -> Vec<Diagnostic> {
+pub(crate) fn check(pipelines: &[Arc<PipelineDeclaration>], settings: &SettingsFile) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
-    let services: BTreeSet<Address> = pipelines.iter().flat_map(services).collect();
+    let services: BTreeSet<Address> = pipelines.iter().flat_map(|pipeline| services(pipeline)).collect();
     for pipeline in pipelines {
         let begins = pipeline.written_steps().filter(|step| step.begin_at == BeginAt::Newest);
         for (_, input) in begins.flat_map(|step| &step.inputs) {

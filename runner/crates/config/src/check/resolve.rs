@@ -4,6 +4,7 @@
 //! reported by `graph`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::catalog::{Catalog, What};
 use super::lookups::{self, TableScope};
@@ -78,7 +79,7 @@ impl Wired<'_> {
 
 impl<'d> Wiring<'d> {
     pub(crate) fn of(
-        pipelines: &'d [PipelineDeclaration],
+        pipelines: &'d [Arc<PipelineDeclaration>],
         shared: &SharedTables,
         catalog: &Catalog,
         diagnostics: &mut Vec<Diagnostic>,

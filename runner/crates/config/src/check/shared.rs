@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::{DeliveryGuarantee, InputMode};
@@ -14,7 +15,7 @@ use crate::sections::step::StepDeclaration;
 use crate::sections::{probe, queuer, retry};
 
 /// All errors.
-pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
+pub(crate) fn mistakes(pipelines: &[Arc<PipelineDeclaration>], shared: &SharedTables) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
         let own = &pipeline.shelves;
@@ -38,7 +39,7 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables)
 }
 
 /// A warning for every table that no step uses.
-pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
+pub(crate) fn unused(pipelines: &[Arc<PipelineDeclaration>], shared: &SharedTables) -> Vec<Diagnostic> {
     let users = Users { pipelines, shared };
     let retry = Part { of_step: |step| step.retry.as_ref(), of_source: |source| source.retry.as_ref() };
     let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, retry);
@@ -50,7 +51,7 @@ pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &SharedTables) -
 }
 
 struct Users<'a> {
-    pipelines: &'a [PipelineDeclaration],
+    pipelines: &'a [Arc<PipelineDeclaration>],
     shared: &'a SharedTables,
 }
 

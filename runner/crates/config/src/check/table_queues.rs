@@ -1,16 +1,18 @@
 //! Queues of lookup tables: they must keep all their jobs, since each start builds the tables from them.
 
+use std::sync::Arc;
+
 use super::resolve::{End, Wiring, short};
 use crate::diagnostic::Diagnostic;
 use crate::model::Retain;
 use crate::sections::pipeline::PipelineDeclaration;
 
 /// An error for each queue of a table that deletes jobs. Defaults do not apply to these queues.
-pub(crate) fn check(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+pub(crate) fn check(pipelines: &[Arc<PipelineDeclaration>], wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     wiring.tables.iter().filter_map(|table| deletes(table, pipelines, wiring)).collect()
 }
 
-fn deletes(table: &End, pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> Option<Diagnostic> {
+fn deletes(table: &End, pipelines: &[Arc<PipelineDeclaration>], wiring: &Wiring<'_>) -> Option<Diagnostic> {
     let home = pipelines.iter().find(|pipeline| pipeline.file == table.place.file);
     let home = home.map_or(&table.address.pipeline, |pipeline| &pipeline.name);
     let name = if wiring.is_secret(&table.address) {

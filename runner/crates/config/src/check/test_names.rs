@@ -1,6 +1,7 @@
 //! Names of tests: resolves the names in `[[test]]`s to steps, queues, sinks and processors.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::catalog::What;
 use super::lookups::{self, TableScope};
@@ -21,7 +22,7 @@ use tidegate_model::suggest::{did_you_mean, listed};
 
 /// The tests of all pipelines, with a diagnostic for each unknown name. Tests of an unknown step are left out.
 pub(crate) fn resolve(
-    pipelines: &[PipelineDeclaration],
+    pipelines: &[Arc<PipelineDeclaration>],
     wiring: &Wiring<'_>,
     shared: &SharedTables,
     diagnostics: &mut Vec<Diagnostic>,
@@ -45,7 +46,7 @@ pub(crate) fn resolve(
 
 /// The steps that one test runs.
 struct TestScope<'s, 'd> {
-    pipelines: &'s [PipelineDeclaration],
+    pipelines: &'s [Arc<PipelineDeclaration>],
     pipeline: &'s PipelineDeclaration,
     wiring: &'s Wiring<'d>,
     shared: &'s SharedTables,
@@ -57,7 +58,7 @@ struct TestScope<'s, 'd> {
 
 impl<'s, 'd> TestScope<'s, 'd> {
     fn of(
-        pipelines: &'s [PipelineDeclaration],
+        pipelines: &'s [Arc<PipelineDeclaration>],
         (pipeline, declared): (&'s PipelineDeclaration, &TestDeclaration),
         wiring: &'s Wiring<'d>,
         shared: &'s SharedTables,
