@@ -21,11 +21,12 @@ use crate::check::resolve::Wiring;
 use crate::check::shared;
 use crate::check::table_queues;
 use crate::check::test_names;
-use crate::diagnostic::files::{Files, Lines};
+use crate::diagnostic::files::Lines;
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
 use crate::parse::interpolate::Lookup;
 use crate::parse::syntax;
+use crate::parse::text_reader::TextReader;
 use crate::sections::pipeline;
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::settings;
@@ -146,7 +147,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
 /// The state of the reading.
 struct Loading<'a> {
     env: &'a Lookup,
-    files: Files,
+    files: TextReader,
     diagnostics: Vec<Diagnostic>,
     pipelines: Vec<Arc<PipelineDeclaration>>,
     /// The values of all `${…}`.
@@ -163,7 +164,7 @@ impl<'a> Loading<'a> {
     fn new(env: &'a Lookup) -> Self {
         Self {
             env,
-            files: Files::default(),
+            files: TextReader::default(),
             diagnostics: Vec::new(),
             pipelines: Vec::new(),
             inserted: Vec::new(),
@@ -188,12 +189,12 @@ impl<'a> Loading<'a> {
         let pipelines = texts.keys().filter(is_own).filter(|file| Some(*file) != settings.as_ref());
         let found =
             Found { root: root.to_path_buf(), pipelines: pipelines.cloned().collect(), settings, single };
-        self.files = Files::recorded(Arc::new(texts));
+        self.files = TextReader::recorded(texts);
         found
     }
 
     fn into_diagnostics(self, subject: &Path) -> Diagnostics {
-        let mut diagnostics = Diagnostics::new(subject, self.files).logged(self.log);
+        let mut diagnostics = Diagnostics::new(subject, self.files.into_files()).logged(self.log);
         diagnostics.extend(self.diagnostics);
         diagnostics
     }
@@ -225,7 +226,7 @@ impl<'a> Loading<'a> {
     fn read<T>(
         &mut self,
         file: &Path,
-        interpret: impl FnOnce(&mut ParseContext<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
+        interpret: impl FnOnce(&mut ParseContext<'_>, &mut TextReader, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
     ) -> Option<T> {
         let text = match self.files.read(file) {
             Ok(text) => text,

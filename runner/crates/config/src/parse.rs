@@ -12,3 +12,4 @@ pub(crate) mod reference;
 pub(crate) mod syntax;
 pub(crate) mod table;
 pub(crate) mod template;
+pub(crate) mod text_reader;

@@ -1,4 +1,4 @@
-//! `Files`: the texts that diagnostics refer to, and the reading of texts from disk.
+//! `Files`: the texts that diagnostics refer to, and how a text is read from disk.
 //!
 //! It depends on bytes, lines and columns, and not on TOML. The content of a secret file is never added: only
 //! configurations and scripts are.
@@ -21,8 +21,6 @@ pub struct Files {
     texts: BTreeMap<PathBuf, (Arc<str>, Arc<Lines>)>,
     /// All files that were looked for, whether they were there or not.
     sought: BTreeSet<PathBuf>,
-    /// The texts that are read instead of those on disk.
-    recorded: Option<Arc<BTreeMap<PathBuf, String>>>,
 }
 
 /// The starts of the lines of one text, so that a position is found without scanning the text.
@@ -56,25 +54,6 @@ pub enum TextReadError {
 }
 
 impl Files {
-    /// Reads these texts by path, and none from disk.
-    pub(crate) fn recorded(texts: Arc<BTreeMap<PathBuf, String>>) -> Self {
-        Self { recorded: Some(texts), ..Self::default() }
-    }
-
-    /// Reads a text of bounded length, and adds it. A text that several parts name is read once, so that all of them
-    /// have the same one.
-    pub(crate) fn read(&mut self, path: &Path) -> Result<Arc<str>, TextReadError> {
-        if let Some((text, _)) = self.texts.get(path) {
-            return Ok(Arc::clone(text));
-        }
-        self.seek(path);
-        let text = match &self.recorded {
-            Some(recorded) => recorded.get(path).cloned().ok_or(TextReadError::Missing),
-            None => read_text(path),
-        };
-        text.map(|text| self.add(path, text))
-    }
-
     /// Records that a file was looked for.
     pub(crate) fn seek(&mut self, path: impl Into<PathBuf>) {
         self.sought.insert(path.into());
@@ -95,7 +74,11 @@ impl Files {
 
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<&str> {
-        self.texts.get(path).map(|(text, _)| &**text)
+        self.shared(path).map(|text| &**text)
+    }
+
+    pub(crate) fn shared(&self, path: &Path) -> Option<&Arc<str>> {
+        self.texts.get(path).map(|(text, _)| text)
     }
 
     /// All texts, in order of path.
@@ -207,19 +190,6 @@ mod tests {
         assert_eq!(lines.position(text, 0), Position { line: 1, column: 1 });
         assert_eq!(lines.position(text, text.find('ß').unwrap()), Position { line: 2, column: 2 });
         assert_eq!(lines.position(text, 999), Position { line: 2, column: 7 });
-    }
-
-    #[test]
-    fn a_file_that_changes_during_a_load_has_one_text_without_its_mark() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.rhai");
-        let mut files = Files::default();
-        assert!(matches!(files.read(&path), Err(TextReadError::Missing)));
-        fs::write(&path, "\u{feff}first").unwrap();
-        assert_eq!(&*files.read(&path).unwrap(), "first");
-        fs::write(&path, "second").unwrap();
-        assert_eq!(&*files.read(&path).unwrap(), "first");
-        assert_eq!(files.get(&path), Some("first"));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{run, step};
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::Files;
 use crate::model::push_source::{AcceptScript, HttpSource, SchemaFile, Token};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::{parse_duration, parse_size};
 
 const BODY_BYTES_MAX_DEFAULT: usize = 16 << 20;
@@ -20,7 +20,7 @@ const ACCEPT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 /// `None` after an error.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     title: &str,
     value: &Value<'_>,
 ) -> Option<HttpSource> {
@@ -56,7 +56,7 @@ pub(crate) fn read(
 /// The script that accepts or refuses jobs, with its limits.
 fn accept(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     section: &TableReader<'_>,
 ) -> Option<AcceptScript> {
     let limits = section.field("limits");
@@ -88,7 +88,7 @@ fn accept(
 }
 
 /// The file of a JSON Schema. Its content is checked later.
-fn schema(reading: &mut ParseContext<'_>, files: &mut Files, field: Field<'_>) -> Option<SchemaFile> {
+fn schema(reading: &mut ParseContext<'_>, files: &mut TextReader, field: Field<'_>) -> Option<SchemaFile> {
     let name = field.filled_text(reading)?;
     let path = reading.folder().join(&name.value);
     match files.read(&path) {

@@ -9,13 +9,13 @@ use std::sync::{Arc, Weak};
 use twox_hash::XxHash3_128;
 
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::Files;
 use crate::model::lookup_table::Rows;
 use crate::model::{DataFormat, FileTable, LookupTable, QueueTable};
 use crate::parse::context::{ParseContext, Text, Value};
 use crate::parse::keys::TableKind;
 use crate::parse::reference::{Reference, reference};
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::sync::Mutex;
 use tidegate_model::{FieldPath, Name, parse_size};
 
@@ -74,7 +74,7 @@ static IN_USE: Mutex<Option<HashMap<u128, Weak<LookupTable>>>> = Mutex::new(None
 /// `None` after an error.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     title: &str,
     value: &Value<'_>,
 ) -> Option<TableDeclaration> {
@@ -115,7 +115,7 @@ fn key(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option<Fiel
 /// A table whose rows are in a file.
 fn file(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     section: &TableReader<'_>,
 ) -> Option<Arc<LookupTable>> {
     let help = "name the file or the queue of the rows: `path = \"hosts.csv\"`, or `queue = \"hosts\"`";

@@ -17,7 +17,6 @@ use super::source::{self, SourceDeclaration};
 use super::step::{self, StepDeclaration};
 use super::test::{self, TestDeclaration};
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::Files;
 use crate::diagnostic::without_repetitions;
 use crate::model::DeliveryGuarantee;
 use crate::parse::context::{ParseContext, Placed, Text};
@@ -25,6 +24,7 @@ use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
 use crate::parse::reference::{ErrorTarget, error_target, former_name, name};
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::{Name, NamedKind};
 
 /// A pipeline as written.
@@ -85,7 +85,7 @@ impl PipelineDeclaration {
 /// Reads everything: one pipeline, or one for each instance. A pipeline without a valid name is left out.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     tree: &Spanned<DeTable<'_>>,
 ) -> Vec<PipelineDeclaration> {
     let root = TableReader::root(reading, TableKind::PipelineFile, tree);
@@ -95,7 +95,7 @@ pub(crate) fn read(
 /// As [`read`], for a file that is named alone and may hold settings too.
 pub(crate) fn read_single(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     tree: &Spanned<DeTable<'_>>,
 ) -> (SettingsFile, Vec<PipelineDeclaration>) {
     let root = TableReader::root(reading, TableKind::SingleFile, tree);
@@ -104,7 +104,7 @@ pub(crate) fn read_single(
 
 fn every(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     root: &TableReader<'_>,
 ) -> Vec<PipelineDeclaration> {
     let each = root.field("pipeline").and_then(|field| field.value().get_ref().as_table()?.get("each"));
@@ -125,7 +125,7 @@ fn every(
 
 fn declared(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     root: &TableReader<'_>,
 ) -> Option<PipelineDeclaration> {
     let header = header(reading, root);

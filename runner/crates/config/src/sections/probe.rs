@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::SourceSpan;
-use crate::diagnostic::files::Files;
 use crate::model::{BatchBy, LookupTables, Monitor, MonitorLimits, ProbeConfig};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::parse_duration;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(crate) struct MonitorDeclaration {
 /// Parses a gate; `None` after an error.
 pub(crate) fn gate(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     title: &str,
     value: &Value<'_>,
 ) -> Option<ProbeConfig> {
@@ -54,7 +54,7 @@ pub(crate) fn gate(
 /// `None` after an error.
 pub(crate) fn monitor(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     field: Field<'_>,
 ) -> Option<MonitorDeclaration> {
     let before = reading.diagnostics.len();
@@ -105,7 +105,7 @@ fn limits(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> MonitorL
 
 fn inquiry(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     section: &TableReader<'_>,
     help: &str,
 ) -> Option<ProbeConfig> {

@@ -8,16 +8,16 @@ use std::time::Duration;
 use super::builtin;
 use super::plugin;
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::Files;
 use crate::model::{ImportedScript, Processor, Script};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::suggest::nearest;
 
 /// The processors of `run` in `section`, whose attempts have this `timeout`; without invalid ones.
 pub(crate) fn run(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     section: &TableReader<'_>,
     timeout: Duration,
 ) -> Vec<Processor> {
@@ -28,7 +28,7 @@ pub(crate) fn run(
 
 fn processor(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     section: &TableReader<'_>,
     run: &Text,
     timeout: Duration,
@@ -50,7 +50,7 @@ fn processor(
 }
 
 /// The script that `named` names, with its imports.
-pub(crate) fn script(reading: &mut ParseContext<'_>, files: &mut Files, named: &Text) -> Option<Script> {
+pub(crate) fn script(reading: &mut ParseContext<'_>, files: &mut TextReader, named: &Text) -> Option<Script> {
     let path = reading.folder().join(&named.value);
     match files.read(&path) {
         Ok(text) => {
@@ -74,7 +74,7 @@ pub(crate) fn is_script(name: &str) -> bool {
 
 /// The imports of the script at `path`, direct and indirect, in order of path. A missing one is reported when the
 /// script is compiled.
-fn imports(files: &mut Files, path: &Path, text: &str) -> Vec<ImportedScript> {
+fn imports(files: &mut TextReader, path: &Path, text: &str) -> Vec<ImportedScript> {
     let mut found: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
     let mut texts: Vec<Arc<str>> = vec![Arc::from(text)];
     while let Some(text) = texts.pop() {

@@ -14,13 +14,13 @@ use super::queue::{self, QueueSettings};
 use super::reload;
 use super::shared_config::SharedConfig;
 use super::shared_tables::{self, SharedTables};
-use crate::diagnostic::files::Files;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::{LogFormat, LogSettings, Settings};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::parse_duration;
 use tidegate_model::suggest::did_you_mean;
 
@@ -59,7 +59,7 @@ impl Default for LogSettings {
 
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     tree: &Spanned<DeTable<'_>>,
 ) -> SettingsFile {
     let root = TableReader::root(reading, TableKind::SettingsFile, tree);

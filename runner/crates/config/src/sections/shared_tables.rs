@@ -7,11 +7,11 @@ use super::probe;
 use super::queuer;
 use super::retry;
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::Files;
 use crate::model::{ProbeConfig, Queuer};
 use crate::parse::context::ParseContext;
 use crate::parse::named_table::NamedTables;
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::RetryPolicy;
 
 /// The named tables of one file.
@@ -25,7 +25,11 @@ pub(crate) struct SharedTables {
 
 impl SharedTables {
     /// Parses all named tables of the file of `root`.
-    pub(crate) fn read(reading: &mut ParseContext<'_>, files: &mut Files, root: &TableReader<'_>) -> Self {
+    pub(crate) fn read(
+        reading: &mut ParseContext<'_>,
+        files: &mut TextReader,
+        root: &TableReader<'_>,
+    ) -> Self {
         Self {
             retries: NamedTables::read(reading, root, "retry", retry::read),
             queuers: NamedTables::read(reading, root, "queuer", queuer::read),

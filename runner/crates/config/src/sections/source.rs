@@ -10,7 +10,6 @@ use super::queue;
 use super::schedule_source;
 use crate::check::on_disk;
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::Files;
 use crate::model::push_source::PushSource;
 use crate::model::{DataFormat, FileSource, Meta, SourceKind};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
@@ -19,6 +18,7 @@ use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
 use crate::parse::reference::name;
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::{Name, RetryPolicy};
 
 const TYPES: [(&str, TableKind); 5] = [
@@ -58,7 +58,7 @@ pub(crate) enum Supply {
 
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     key: &Text,
     value: &Value<'_>,
 ) -> Option<SourceDeclaration> {

@@ -12,7 +12,6 @@ use super::probe::{self, MonitorDeclaration};
 use super::queuer;
 use super::retry;
 use super::run::run;
-use crate::diagnostic::files::Files;
 use crate::model::{
     BeginAt, DeliveryGuarantee, InputMode, Limits, ProbeConfig, Processor, Queuer, StepFilter,
 };
@@ -23,6 +22,7 @@ use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
 use crate::parse::reference::{ErrorTarget, Reference, error_target, former_name, name, reference};
 use crate::parse::table::TableReader;
+use crate::parse::text_reader::TextReader;
 use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -105,7 +105,7 @@ impl StepDeclaration {
 
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    files: &mut Files,
+    files: &mut TextReader,
     key: &Text,
     value: &Value<'_>,
 ) -> Option<StepDeclaration> {

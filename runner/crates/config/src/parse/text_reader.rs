@@ -1,0 +1,60 @@
+//! `TextReader`: reads the texts of a configuration, each of them once, and records what was looked for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::diagnostic::files::{Files, TextReadError, read_text};
+
+/// The reading of texts during one load.
+#[derive(Debug, Default)]
+pub(crate) struct TextReader {
+    files: Files,
+    /// The texts that are read instead of those on disk.
+    recorded: Option<BTreeMap<PathBuf, String>>,
+}
+
+impl TextReader {
+    /// Reads these texts by path, and none from disk.
+    pub(crate) fn recorded(texts: BTreeMap<PathBuf, String>) -> Self {
+        Self { recorded: Some(texts), ..Self::default() }
+    }
+
+    /// Reads a text of bounded length, and adds it. A text that several parts name is read once, so that all of them
+    /// have the same one.
+    pub(crate) fn read(&mut self, path: &Path) -> Result<Arc<str>, TextReadError> {
+        if let Some(text) = self.files.shared(path) {
+            return Ok(Arc::clone(text));
+        }
+        self.files.seek(path);
+        let text = match &self.recorded {
+            Some(recorded) => recorded.get(path).cloned().ok_or(TextReadError::Missing),
+            None => read_text(path),
+        };
+        text.map(|text| self.files.add(path, text))
+    }
+
+    pub(crate) fn into_files(self) -> Files {
+        self.files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_during_a_load_has_one_text_without_its_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rhai");
+        let mut reader = TextReader::default();
+        assert!(matches!(reader.read(&path), Err(TextReadError::Missing)));
+        fs::write(&path, "\u{feff}first").unwrap();
+        assert_eq!(&*reader.read(&path).unwrap(), "first");
+        fs::write(&path, "second").unwrap();
+        assert_eq!(&*reader.read(&path).unwrap(), "first");
+        assert_eq!(reader.into_files().get(&path), Some("first"));
+    }
+}
