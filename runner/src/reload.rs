@@ -14,7 +14,7 @@ use crate::output::exit;
 use crate::supervisor;
 use tidegate_config::{
     Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, PartChange, PartKind,
-    Plan, PlanState, Severity, locate,
+    Plan, PlanState, Readings, Severity, locate,
 };
 use tidegate_engine::{FailedSetup, Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
@@ -65,9 +65,9 @@ impl Reloaded {
 
 /// Reads the files of the run again, and carries them out if they differ.
 pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
-    let _turn = run.reload_turn();
+    let mut turn = run.reload_turn();
     supervisor::reloading();
-    let reloaded = read_again(run, trigger);
+    let reloaded = read_again(run, trigger, &mut turn);
     let number = run.generation().number;
     if let (Trigger::Signal, Reloaded::Unchanged { .. }) = (trigger, &reloaded) {
         tracing::info!(target: log_target::RUNNER, generation = number, "nothing has changed since the last reload");
@@ -99,10 +99,10 @@ pub(crate) fn mend_stopped_step(run: &Handle, step: &Address) -> bool {
 
 /// Whether the files mean the same as the generation in force, which is noted then. Nothing is carried out.
 pub(crate) fn compare(run: &Handle) -> bool {
-    let _turn = run.reload_turn();
+    let mut turn = run.reload_turn();
     let current = run.generation();
     let given = &current.configuration.given;
-    let same = Generation::load(&given.config, &given.options()).ok();
+    let same = Generation::load_again(&given.config, &given.options(), &mut turn).ok();
     let same = same.filter(|files| *files.digest() == current.digest);
     if let Some(files) = &same {
         mended(run);
@@ -111,10 +111,10 @@ pub(crate) fn compare(run: &Handle) -> bool {
     same.is_some()
 }
 
-fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
+fn read_again(run: &Handle, trigger: Trigger, readings: &mut Readings) -> Reloaded {
     let current = run.generation();
     let given = &current.configuration.given;
-    let read = Generation::load(&given.config, &given.options());
+    let read = Generation::load_again(&given.config, &given.options(), readings);
     run.note_sought(sought(&read));
     let next = match read {
         Ok(next) => next,

@@ -18,6 +18,7 @@ mod load;
 mod model;
 pub(crate) mod parse;
 mod plan;
+mod readings;
 pub(crate) mod sections;
 
 pub use crate::check::on_disk::check_disk;
@@ -42,7 +43,7 @@ pub use digest::{
     SourceDigest, StepAspect, StepDigest,
 };
 pub use file_stamp::FileStamp;
-pub use load::{Draft, LoadOptions, load};
+pub use load::{Draft, LoadOptions, load, load_again};
 pub use model::{
     AfterInvalid, BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource,
     FileTable, FormerNames, FreesAt, Gate, GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode,
@@ -54,3 +55,4 @@ pub use model::{
     Target, WatchErrors, all_processors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};
+pub use readings::Readings;

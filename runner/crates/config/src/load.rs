@@ -24,9 +24,10 @@ use crate::check::test_names;
 use crate::diagnostic::files::Lines;
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
-use crate::parse::interpolate::Lookup;
+use crate::parse::interpolate::{Environment, Lookup};
 use crate::parse::syntax;
 use crate::parse::text_reader::TextReader;
+use crate::readings::{Answers, Reading, Readings};
 use crate::sections::pipeline;
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::settings;
@@ -110,8 +111,14 @@ impl Draft {
 /// Reads the configuration at `path`: a folder, or the `.toml` file of one pipeline.
 #[must_use]
 pub fn load(path: &Path, options: &LoadOptions) -> Draft {
+    load_again(path, options, &mut Readings::default())
+}
+
+/// As [`load`], but files that mean the same as in the last reading are not interpreted again.
+#[must_use]
+pub fn load_again(path: &Path, options: &LoadOptions, readings: &mut Readings) -> Draft {
     let path: PathBuf = path.components().collect();
-    let mut loading = Loading::new(&options.env);
+    let mut loading = Loading::new(&options.env, readings);
     loading.keeps_unset = options.keeps_unset;
     let found = match &options.recorded {
         Some(recorded) => Some(loading.find_recorded(&path, recorded)),
@@ -134,6 +141,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
             loading.pipeline(file);
         }
     }
+    loading.readings.retain(&found.pipelines);
     settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
     let data = options.data.clone().or_else(|| settings.data.clone());
     let data = absolute(&data.unwrap_or_else(|| found.root.join(DATA)));
@@ -147,6 +155,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
 /// The state of the reading.
 struct Loading<'a> {
     env: &'a Lookup,
+    readings: &'a mut Readings,
     files: TextReader,
     diagnostics: Vec<Diagnostic>,
     pipelines: Vec<Arc<PipelineDeclaration>>,
@@ -161,9 +170,10 @@ struct Loading<'a> {
 }
 
 impl<'a> Loading<'a> {
-    fn new(env: &'a Lookup) -> Self {
+    fn new(env: &'a Lookup, readings: &'a mut Readings) -> Self {
         Self {
             env,
+            readings,
             files: TextReader::default(),
             diagnostics: Vec::new(),
             pipelines: Vec::new(),
@@ -200,19 +210,34 @@ impl<'a> Loading<'a> {
     }
 
     fn settings(&mut self, file: &Path) -> SettingsFile {
-        let settings = self.read(file, settings::read).unwrap_or_default();
+        let settings = self.read(file, settings::read).map(|(settings, _)| settings).unwrap_or_default();
         self.log = settings.log.format;
         settings
     }
 
     fn pipeline(&mut self, file: &Path) {
-        let read = self.read(file, pipeline::read);
-        self.pipelines.extend(read.into_iter().flatten().map(Arc::new));
+        let known = self.readings.take(file, &mut self.files, self.env);
+        // A reading that differs asks for it again.
+        self.files.take_read();
+        if let Some(reading) = known {
+            self.pipelines.extend(reading.pipelines.iter().cloned());
+            self.inserted.extend(reading.inserted.iter().cloned());
+            self.readings.insert(file, reading);
+            return;
+        }
+        let inserted = self.inserted.len();
+        let Some((pipelines, answers)) = self.read(file, pipeline::read) else { return };
+        let pipelines: Vec<_> = pipelines.into_iter().map(Arc::new).collect();
+        if let Some(answers) = answers {
+            let reading = Reading::new(answers, &pipelines, &self.inserted[inserted..]);
+            self.readings.insert(file, reading);
+        }
+        self.pipelines.extend(pipelines);
     }
 
     /// The only pipeline, which may hold settings if no `tidegate.toml` is `beside` it.
     fn single(&mut self, file: &Path, settings: SettingsFile, beside: Option<&Path>) -> SettingsFile {
-        let Some((own, pipeline)) = self.read(file, pipeline::read_single) else { return settings };
+        let Some(((own, pipeline), _)) = self.read(file, pipeline::read_single) else { return settings };
         self.pipelines.extend(pipeline.into_iter().map(Arc::new));
         if let Some(beside) = beside {
             self.diagnostics.extend(settings::refuse_both(&own, &settings, beside));
@@ -222,12 +247,13 @@ impl<'a> Loading<'a> {
         own
     }
 
-    /// Reads and parses one file, and passes the tree to `interpret`.
+    /// Reads and parses one file, and passes the tree to `interpret`. Also returns what the file asked for, if its meaning
+    /// can be kept.
     fn read<T>(
         &mut self,
         file: &Path,
         interpret: impl FnOnce(&mut ParseContext<'_>, &mut TextReader, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
-    ) -> Option<T> {
+    ) -> Option<(T, Option<Answers>)> {
         let text = match self.files.read(file) {
             Ok(text) => text,
             Err(error) => {
@@ -236,12 +262,17 @@ impl<'a> Loading<'a> {
                 return None;
             }
         };
-        let mut reading = ParseContext::new(Arc::from(file), &text, self.env);
+        let env = Environment::new(self.env);
+        let mut reading = ParseContext::new(Arc::from(file), &text, &env);
         reading.keeps_unset = self.keeps_unset;
         let parsed = syntax::parse(&mut reading, &text);
         let syntax = reading.diagnostics.split_off(0);
         let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
-        self.names_missing |= reading.names_missing || !syntax.is_empty();
+        let names_missing = reading.names_missing || !syntax.is_empty();
+        let says_nothing =
+            reading.diagnostics.is_empty() && reading.doubts.is_empty() && reading.unset.is_empty();
+        let is_kept = says_nothing && !names_missing && !reading.depends_on_disk;
+        self.names_missing |= names_missing;
         self.inserted.append(&mut reading.secrets);
         self.unset.append(&mut reading.unset);
         if !parsed.garbled {
@@ -249,7 +280,8 @@ impl<'a> Loading<'a> {
             self.diagnostics.extend(beyond(diagnostics, &syntax, &reading.lines));
         }
         self.diagnostics.extend(syntax);
-        Some(interpreted)
+        let read = self.files.take_read();
+        Some((interpreted, is_kept.then(|| Answers::new(read, env.into_asked()))))
     }
 
     /// Checks the whole, and assembles it without invalid parts.

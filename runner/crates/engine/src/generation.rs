@@ -16,7 +16,7 @@ use tidegate_components::script;
 use tidegate_components::script::{CompileError, EntryPoint, Mentions, NamedTable};
 use tidegate_config::{
     AcceptScript, Configuration, ConfigurationDigest, Diagnostic, Diagnostics, Draft, Files, HttpSource,
-    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Queue, Script,
+    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Queue, Readings, Script,
     SourceSpan, Step, read_text,
 };
 use tidegate_model::{Address, Name};
@@ -43,7 +43,19 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::of(Self::draft(path, options), Self::given(path, options), true)
+        Self::load_again(path, options, &mut Readings::default())
+    }
+
+    /// As [`Self::load`], but without reading the files again that mean the same as in the last reading.
+    ///
+    /// # Errors
+    /// All mistakes of all files.
+    pub fn load_again(
+        path: &Path,
+        options: &LoadOptions,
+        readings: &mut Readings,
+    ) -> Result<Self, Diagnostics> {
+        Self::of(Self::draft(path, options, readings), Self::given(path, options), true)
     }
 
     /// Reads and checks the configuration without its plugins: enough to inspect state.
@@ -51,7 +63,8 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::of(Self::draft(path, options), Self::given(path, options), false)
+        let draft = Self::draft(path, options, &mut Readings::default());
+        Self::of(draft, Self::given(path, options), false)
     }
 
     /// A generation that was carried out.
@@ -117,8 +130,8 @@ impl Generation {
         Invocation { config: path.to_owned(), data: options.data.clone(), plugins: options.plugins.clone() }
     }
 
-    fn draft(path: &Path, options: &LoadOptions) -> Draft {
-        let mut draft = tidegate_config::load(path, options);
+    fn draft(path: &Path, options: &LoadOptions, readings: &mut Readings) -> Draft {
+        let mut draft = tidegate_config::load_again(path, options, readings);
         draft.check(|configuration, diagnostics| {
             let has_port = configuration.settings.listen.is_some();
             for step in &configuration.steps {

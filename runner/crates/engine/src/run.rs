@@ -31,7 +31,9 @@ use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
 use tidegate_components::table_rows::RowCounts;
-use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef, QueueTable, RunnerAspect};
+use tidegate_config::{
+    Configuration, ConfigurationDigest, Diagnostics, QueueRef, QueueTable, Readings, RunnerAspect,
+};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock, PartNames, SystemClock};
@@ -246,7 +248,8 @@ impl Handle {
     }
 
     /// Waits for the reload before, so that none replaces a later one by files that it has read earlier.
-    pub fn reload_turn(&self) -> MutexGuard<'_, ()> {
+    /// Returns what these files meant; the first reload reads them all, since most runs are never reloaded.
+    pub fn reload_turn(&self) -> MutexGuard<'_, Readings> {
         self.current.turn.lock()
     }
 

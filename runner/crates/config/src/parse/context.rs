@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::instance::Instance;
-use super::interpolate::{InterpolationError, Lookup, ValueSources};
+use super::interpolate::{Environment, InterpolationError, ValueSources};
 use crate::diagnostic::files::Lines;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::Secret;
@@ -22,7 +22,7 @@ pub(crate) struct ParseContext<'a> {
     pub(crate) file: Arc<Path>,
     text: &'a str,
     pub(crate) lines: Lines,
-    env: &'a Lookup,
+    env: &'a Environment<'a>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Warnings.
     pub(crate) doubts: Vec<Diagnostic>,
@@ -36,6 +36,9 @@ pub(crate) struct ParseContext<'a> {
     pub(crate) each: Option<Instance>,
     /// Some names of the graph are invalid, so missing ones cannot be reported.
     pub(crate) names_missing: bool,
+    /// Its meaning depends on the disk, and not only on texts of
+    /// [`TextReader`](super::text_reader::TextReader): it cannot be kept for a later reading.
+    pub(crate) depends_on_disk: bool,
 }
 
 /// A value with its place.
@@ -57,7 +60,7 @@ pub(crate) struct Text {
 }
 
 impl<'a> ParseContext<'a> {
-    pub(crate) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
+    pub(crate) fn new(file: Arc<Path>, text: &'a str, env: &'a Environment<'a>) -> Self {
         Self {
             file,
             text,
@@ -70,6 +73,7 @@ impl<'a> ParseContext<'a> {
             unset: Vec::new(),
             each: None,
             names_missing: false,
+            depends_on_disk: false,
         }
     }
 
@@ -88,7 +92,7 @@ impl<'a> ParseContext<'a> {
 
     /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        (self.env)(name)
+        self.env.get(name)
     }
 
     /// From 1.
@@ -122,6 +126,8 @@ impl<'a> ParseContext<'a> {
             self.wrong_type(name, value, expected);
             return None;
         };
+        // Also a literal one, which costs nothing but the next reading.
+        self.depends_on_disk |= raw.contains("${file:");
         let done = self.sources().interpolate(raw);
         if done.mistakes.is_empty() {
             let place = self.place(value.span());

@@ -4,6 +4,8 @@
 //! It works on a parsed text, so that an inserted value can never change the structure of a file, and is not
 //! interpolated again. It never quotes an inserted value, which may be a secret.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -15,6 +17,29 @@ use crate::diagnostic::files::read_text;
 
 /// Returns the value of an environment variable.
 pub type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// The variables of the environment, and which of them were asked for.
+pub(crate) struct Environment<'a> {
+    lookup: &'a Lookup,
+    asked: RefCell<BTreeMap<String, Option<String>>>,
+}
+
+impl<'a> Environment<'a> {
+    pub(crate) fn new(lookup: &'a Lookup) -> Self {
+        Self { lookup, asked: RefCell::default() }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        let value = (self.lookup)(name);
+        self.asked.borrow_mut().insert(name.to_owned(), value.clone());
+        value
+    }
+
+    /// All variables that were asked for, with their values; `None`: it was not set.
+    pub(crate) fn into_asked(self) -> BTreeMap<String, Option<String>> {
+        self.asked.into_inner()
+    }
+}
 
 /// A text with all values inserted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -40,7 +65,7 @@ pub(crate) struct InterpolationError {
 #[derive(Clone, Copy)]
 pub(crate) struct ValueSources<'a> {
     pub(crate) folder: &'a Path,
-    pub(crate) env: &'a Lookup,
+    pub(crate) env: &'a Environment<'a>,
     /// The instance of `${each}` and `${each.NAME}`.
     pub(crate) each: Option<&'a Instance>,
 }
@@ -100,7 +125,7 @@ impl ValueSources<'_> {
                 }
             }
         } else {
-            (self.env)(name)
+            self.env.get(name)
         };
         let set = set.filter(|value| default.is_none() || !value.is_empty());
         let (what, example) = kind.shown;
@@ -197,7 +222,7 @@ impl ValueSources<'_> {
             ));
         }
         // As in a shell, a default also replaces an empty variable.
-        match ((self.env)(name), default) {
+        match (self.env.get(name), default) {
             (Some(value), None) => Ok(ValueLookup { value, from_outside: true }),
             (Some(value), Some(_)) if !value.is_empty() => Ok(ValueLookup { value, from_outside: true }),
             (_, Some(default)) => Ok(ValueLookup { value: default.into(), from_outside: false }),
@@ -267,7 +292,8 @@ mod tests {
             "TRICK" => Some("${WHO}\"]".to_owned()),
             _ => None,
         };
-        ValueSources { folder: Path::new("nowhere"), env: &env, each: None }.interpolate(text)
+        ValueSources { folder: Path::new("nowhere"), env: &Environment::new(&env), each: None }
+            .interpolate(text)
     }
 
     #[test]
@@ -301,7 +327,9 @@ mod tests {
                 "EMPTY" => Some(String::new()),
                 _ => None,
             };
-            let typed = ValueSources { folder: Path::new("nowhere"), env: &env, each: None }.typed(text)?;
+            let typed =
+                ValueSources { folder: Path::new("nowhere"), env: &Environment::new(&env), each: None }
+                    .typed(text)?;
             Some(typed.map_or_else(|error| error.message, |value| value.to_string()))
         };
         for (text, value) in [

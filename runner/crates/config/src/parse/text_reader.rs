@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use crate::diagnostic::files::{Files, TextReadError, read_text};
 
+/// A file and its text; `None`: it could not be read.
+pub(crate) type FileRead = (PathBuf, Option<Arc<str>>);
+
 /// The reading of texts during one load.
 #[derive(Debug, Default)]
 pub(crate) struct TextReader {
     files: Files,
     /// The texts that are read instead of those on disk.
     recorded: Option<BTreeMap<PathBuf, String>>,
+    /// What was read since [`Self::take_read`], in order, and repeatedly if it was read repeatedly.
+    read: Vec<FileRead>,
 }
 
 impl TextReader {
@@ -23,6 +28,12 @@ impl TextReader {
     /// Reads a text of bounded length, and adds it. A text that several parts name is read once, so that all of them
     /// have the same one.
     pub(crate) fn read(&mut self, path: &Path) -> Result<Arc<str>, TextReadError> {
+        let text = self.find(path);
+        self.read.push((path.to_owned(), text.as_ref().ok().cloned()));
+        text
+    }
+
+    fn find(&mut self, path: &Path) -> Result<Arc<str>, TextReadError> {
         if let Some(text) = self.files.shared(path) {
             return Ok(Arc::clone(text));
         }
@@ -32,6 +43,11 @@ impl TextReader {
             None => read_text(path),
         };
         text.map(|text| self.files.add(path, text))
+    }
+
+    /// What was read since the last call.
+    pub(crate) fn take_read(&mut self) -> Vec<FileRead> {
+        std::mem::take(&mut self.read)
     }
 
     pub(crate) fn into_files(self) -> Files {

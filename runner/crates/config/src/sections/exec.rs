@@ -102,6 +102,7 @@ pub(crate) fn executable(reading: &mut ParseContext<'_>, text: &Text, written: &
             .report(Diagnostic::error_at(&text.place, message).help("write `command = [\"./charge.sh\"]`"));
         return None;
     }
+    reading.depends_on_disk = true;
     if !written.contains('/') {
         reading.doubts.extend(nowhere(reading, text, written));
         return Some(written.into());
@@ -165,6 +166,7 @@ pub(crate) fn is_variable(reading: &mut ParseContext<'_>, key: &Text) -> bool {
 
 pub(crate) fn folder(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<PathBuf> {
     let path = field.path(reading)?;
+    reading.depends_on_disk = true;
     if !path.value.is_dir() {
         let message = "the folder of `cwd` does not exist";
         let help = "a path is relative to the file that names it";

@@ -162,9 +162,9 @@ fn file_source(
 /// A file may have any name; a path without a file (yet) and with a wildcard is a pattern.
 fn refuse_broken_pattern(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(text) = path.value.to_str().filter(|text| text.contains(['*', '?', '['])) else { return };
-    if let Err(error) = glob::Pattern::new(text)
-        && !path.value.exists()
-    {
+    let Err(error) = glob::Pattern::new(text) else { return };
+    reading.depends_on_disk = true;
+    if !path.value.exists() {
         let message = format!("`path` is not a pattern of file names: {}", error.msg);
         let help = "`*`, `?`, `**` between slashes and `[abc]` are wildcards; write `[[]` for a bracket";
         reading.report(Diagnostic::error_at(&path.place, message).help(help));

@@ -55,6 +55,7 @@ pub(crate) fn jobs(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<V
 fn file(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<String>> {
     let path = field.path(reading)?;
     let what = format!("the file of `{}`", field.name);
+    reading.depends_on_disk = true;
     match read_text(&path.value) {
         Ok(text) => of_lines(reading, &what, &text, &path.place),
         Err(error) => {

@@ -8,7 +8,7 @@ use super::source_files::SourceFiles;
 use crate::commit::queue_tables::QueueTables;
 use crate::report::{ReloadHealth, ResumedRollback, RolledBack, RolledBackBefore};
 use tidegate_components::plugin::Plugins;
-use tidegate_config::{Configuration, ConfigurationDigest, Positions, RunnerAspect};
+use tidegate_config::{Configuration, ConfigurationDigest, Positions, Readings, RunnerAspect};
 use tidegate_model::RenamedPart;
 use tidegate_model::sync::Mutex;
 
@@ -57,7 +57,8 @@ pub(crate) struct CurrentGeneration {
     /// Number of the generation that started the run, and an earlier rollback of its files.
     back_before: Mutex<Option<(u64, RolledBackBefore)>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
-    pub(crate) turn: Mutex<()>,
+    /// With what the files of the last reading meant.
+    pub(crate) turn: Mutex<Readings>,
     /// Files that the last reading of the configuration looked for, whether it took effect or not.
     sought: Mutex<BTreeSet<PathBuf>>,
     /// Rows of the lookup tables whose rows are in queues.
@@ -85,7 +86,7 @@ impl CurrentGeneration {
             health: ReloadHealth::default(),
             back_to: Mutex::new(None),
             back_before: Mutex::new(None),
-            turn: Mutex::new(()),
+            turn: Mutex::default(),
             sought: Mutex::default(),
             tables: Arc::default(),
         }

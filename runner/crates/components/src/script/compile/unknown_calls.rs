@@ -52,7 +52,7 @@ pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
         let message = format!("function `{name}` is unknown");
         return Some(Unknown { help: meant(&name, known.names().iter().copied()), message, position });
     }
-    let (message, help) = wrong_count(&name, given, counts.into_iter());
+    let (message, help) = wrong_count(&name, given, counts);
     Some(Unknown { message, position, help })
 }
 
