@@ -351,7 +351,11 @@ fn generation(folder: &Path) -> Result<Generation, String> {
 /// Changes the script of the first pipeline, and carries it out.
 fn reload(folder: &Path, handle: &Handle, version: u64) -> Result<(), String> {
     fs::write(folder.join("p0.rhai"), script(version)).map_err(|error| error.to_string())?;
-    let outcome = handle.reload(&generation(folder)?, Trigger::Reload);
+    // As the command line does it.
+    let mut turn = handle.reload_turn();
+    let next = Generation::load_again(folder, &LoadOptions::default(), &mut turn);
+    let next = next.map_err(|diagnostics| diagnostics.render(false))?;
+    let outcome = handle.reload(&next, Trigger::Reload);
     outcome.map(drop).ok_or_else(|| "the run ended during reloads".to_owned())
 }
 
