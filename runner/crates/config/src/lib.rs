@@ -6,6 +6,7 @@
 //!
 //! `load` finds the files, and `syntax` parses each. `settings`, `pipeline` and one file per section turn the
 //! trees into declarations. They read tables and values with `section` and `field`, and keys with `grammar`.
+//! `readings` keeps the declarations of files that have not changed.
 //! `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble` builds the [`Configuration`]. No
 //! stage stops at an error.
 

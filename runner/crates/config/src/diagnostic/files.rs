@@ -82,8 +82,8 @@ impl Files {
     }
 
     /// All texts, in order of path.
-    pub fn texts(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.texts.iter().map(|(path, (text, _))| (path.as_path(), &**text))
+    pub fn texts(&self) -> impl Iterator<Item = (&Path, &Arc<str>)> {
+        self.texts.iter().map(|(path, (text, _))| (path.as_path(), text))
     }
 
     /// Line and column of a byte of the file at `path`; `None` if the file is unknown.

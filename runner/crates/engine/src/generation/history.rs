@@ -64,7 +64,7 @@ pub(crate) fn of_refused(
 ) -> NewHistoryEntry {
     let files = diagnostics.files().texts().map(|(path, text)| {
         let path = path.strip_prefix(root).unwrap_or(path);
-        (path.display().to_string(), Arc::from(text))
+        (path.display().to_string(), Arc::clone(text))
     });
     NewHistoryEntry {
         generation: None,

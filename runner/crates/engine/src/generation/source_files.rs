@@ -1,13 +1,13 @@
 //! Files as read: keep the files of a configuration, to find those that have changed on disk. Contents are compared. A
 //! file is not read again as long as its stamp is that of a comparison.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_config::{Configuration, FileStamp, Files, Processor, Queue, Script, Step, read_text};
+use tidegate_config::{Configuration, FileStamp, Files, Processor, Script, Step, read_text};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Address, Name, Timestamp};
 
@@ -17,7 +17,7 @@ const SHARED: &str = "tidegate.toml";
 /// Texts by path: pipelines, scripts, and imported scripts.
 #[derive(Debug, Default)]
 pub struct SourceFiles {
-    texts: BTreeMap<PathBuf, String>,
+    texts: BTreeMap<PathBuf, Arc<str>>,
     /// File of each pipeline. A renamed file that means the same leaves the configuration as it is.
     pipelines: BTreeMap<Name, PathBuf>,
     /// Stamps of files that had these texts.
@@ -28,32 +28,10 @@ impl SourceFiles {
     /// `files`: texts of the configuration.
     #[must_use]
     pub fn new(configuration: &Configuration, files: &Files) -> Self {
-        let mut all = Self::default();
-        all.texts.extend(files.texts().map(|(path, text)| (path.to_owned(), text.to_owned())));
+        let texts = files.texts().map(|(path, text)| (path.to_owned(), Arc::clone(text)));
         let pipelines = configuration.pipelines.iter();
-        all.pipelines = pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.file.clone())).collect();
-        // Many steps may share a script.
-        let mut added = HashSet::new();
-        let steps = configuration.steps.iter().flat_map(|step| scripts(configuration, step));
-        for script in steps.filter(|script| added.insert(script.path.as_os_str())) {
-            all.add(&script.path, &script.text);
-            for import in &script.imports {
-                all.add(&import.path, &import.text);
-            }
-        }
-        let accepts = configuration.queues.iter().filter_map(Queue::http_source);
-        let accepts = accepts.filter_map(|source| source.accept.as_ref());
-        for import in accepts.flat_map(|accept| &accept.script.imports) {
-            all.add(&import.path, &import.text);
-        }
-        all
-    }
-
-    /// Adds a text, unless it is there.
-    fn add(&mut self, path: &Path, text: &str) {
-        if !self.texts.contains_key(path) {
-            self.texts.insert(path.to_owned(), text.to_owned());
-        }
+        let pipelines = pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.file.clone()));
+        Self { texts: texts.collect(), pipelines: pipelines.collect(), same: Mutex::default() }
     }
 
     /// Whether both have the same files with the same texts.
@@ -81,7 +59,7 @@ impl SourceFiles {
         let texts = self.texts.iter();
         let texts = texts.map(|(path, text)| {
             let path = path.strip_prefix(root).unwrap_or(path);
-            (path.display().to_string(), Arc::from(text.as_str()))
+            (path.display().to_string(), Arc::clone(text))
         });
         texts.collect()
     }
@@ -97,7 +75,7 @@ impl SourceFiles {
     #[must_use]
     pub(crate) fn differ(&self, configuration: &Configuration, now: Timestamp) -> bool {
         let mut same = self.same.lock();
-        let is_other = |(path, text): (&PathBuf, &String)| !is_same(path, text, &mut same, now);
+        let is_other = |(path, text): (&PathBuf, &Arc<str>)| !is_same(path, text, &mut same, now);
         let is_new = |path: &PathBuf| !self.texts.contains_key(path);
         self.texts.iter().any(is_other) || pipelines(configuration).iter().any(is_new)
     }
@@ -108,7 +86,7 @@ impl SourceFiles {
         let steps = configuration.steps.iter().filter(|step| steps.contains(&step.address));
         let paths: BTreeSet<PathBuf> = steps.flat_map(|step| self.files_of(configuration, step)).collect();
         let is_changed = |path: &PathBuf| {
-            self.texts.get(path).is_some_and(|text| !read_text(path).is_ok_and(|found| found == *text))
+            self.texts.get(path).is_some_and(|text| !read_text(path).is_ok_and(|found| found == **text))
         };
         paths.into_iter().filter(is_changed).collect()
     }
@@ -190,7 +168,7 @@ mod tests {
     #[test]
     fn files_with_another_text_than_before_are_compared_again() {
         let files = |texts: [(&str, &str); 2]| {
-            let texts = texts.into_iter().map(|(path, text)| (path.into(), text.to_owned()));
+            let texts = texts.into_iter().map(|(path, text)| (path.into(), text.into()));
             SourceFiles { texts: texts.collect(), ..SourceFiles::default() }
         };
         let folder = tempfile::tempdir().unwrap();
