@@ -41,7 +41,7 @@ const COUNTED: u64 = 50;
 /// Jobs that are pushed for the cost of an event.
 const PUSHED: u64 = 2000;
 /// Jobs of a file that is read beside reloads. A fast machine ends it before the last of them.
-const WORK: u64 = 14_000_000;
+const WORK: u64 = 22_000_000;
 /// Reloads beside work, and of the step of a job.
 const RELOADS: u64 = 100;
 /// Reloads beside work that are enough for a figure.

@@ -216,10 +216,7 @@ impl<'a> Loading<'a> {
     }
 
     fn pipeline(&mut self, file: &Path) {
-        let known = self.readings.take(file, &mut self.files, self.env);
-        // A reading that differs asks for it again.
-        self.files.take_read();
-        if let Some(reading) = known {
+        if let Some(reading) = self.readings.take(file, &mut self.files, self.env) {
             self.pipelines.extend(reading.pipelines.iter().cloned());
             self.inserted.extend(reading.inserted.iter().cloned());
             self.readings.insert(file, reading);
@@ -259,6 +256,7 @@ impl<'a> Loading<'a> {
             Err(error) => {
                 self.diagnostics.push(Diagnostic::error(file, None, format!("the file {error}")));
                 self.names_missing = true;
+                self.files.take_read();
                 return None;
             }
         };

@@ -1,8 +1,9 @@
-//! `Readings`: what the files of pipelines gave when they were read, so that a reload reads only what has changed.
+//! `Readings`: what the files of pipelines gave when they were read, so that a reload interprets only those that
+//! have changed.
 //!
 //! The meaning of a file is a function of its text and of what it asks for: other files, and variables. If it gets the
-//! same answers again, it means the same. A file that looks at the disk in another way is read each time, and so is one
-//! with a mistake or a warning.
+//! same answers again, it means the same. A file that looks at the disk in another way is interpreted each time, and so
+//! is one with a mistake or a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::parse::text_reader::{FileRead, TextReader};
 use crate::sections::pipeline::PipelineDeclaration;
 use tidegate_model::Secret;
 
-/// The readings of the last time. Without any, all files are read.
+/// The readings of the last load. Without any, all files are interpreted.
 #[derive(Debug, Default)]
 pub struct Readings {
     by_file: BTreeMap<PathBuf, Reading>,
@@ -33,21 +34,22 @@ pub(crate) struct Reading {
 pub(crate) struct Answers {
     /// The file itself, and the files that it reads, in order.
     files: Vec<FileRead>,
-    /// With their values; `None`: it was not set.
+    /// The variables, with their values. `None` stands for one that was not set.
     variables: BTreeMap<String, Option<String>>,
 }
 
 impl Answers {
     pub(crate) fn new(mut files: Vec<FileRead>, variables: BTreeMap<String, Option<String>>) -> Self {
         let mut seen = BTreeSet::new();
-        files.retain(|(path, _)| seen.insert(path.clone()));
+        // A missing file may have been written between two answers. Then they cannot be the same again.
+        files.retain(|(path, text)| seen.insert((path.clone(), text.is_some())));
         Self { files, variables }
     }
 
     /// Asks again, in the same order and up to the first other answer. So it reads no file that a reading would not read.
     fn are_the_same(&self, files: &mut TextReader, env: &Lookup) -> bool {
         self.variables.iter().all(|(name, value)| env(name) == *value)
-            && self.files.iter().all(|(path, text)| files.read(path).ok() == *text)
+            && self.files.iter().all(|read| files.is_as_before(read))
     }
 }
 
@@ -105,8 +107,8 @@ mod tests {
         format = "ndjson"
     "#;
 
-    /// Files that look at the disk in other ways.
-    const READ_EACH_TIME: [(&str, &str); 4] = [
+    /// Files that look at the disk in other ways, or have a warning.
+    const READ_EACH_TIME: [(&str, &str); 6] = [
         (
             "command.toml",
             r#"
@@ -143,6 +145,34 @@ mod tests {
             from = "in"
             to = "out"
             run = "b.rhai"
+            "#,
+        ),
+        (
+            "zone.toml",
+            r#"
+            [source.in]
+            type = "schedule"
+            cron = "0 9 * * *"
+            time_zone = "Europe/Berlin"
+            [step.b]
+            from = "in"
+            to = "out"
+            run = "b.rhai"
+            "#,
+        ),
+        (
+            "doubtful.toml",
+            r#"
+            [source.in]
+            type = "http"
+            [step.b]
+            from = "in"
+            to = "out"
+            run = "b.rhai"
+            [sink.out]
+            type = "file"
+            path = "$HOME.ndjson"
+            format = "ndjson"
             "#,
         ),
         (
@@ -219,16 +249,41 @@ mod tests {
         for (name, _) in READ_EACH_TIME {
             assert!(kept(&readings, &file(name)).is_none(), "{name}");
         }
-        let first = kept(&readings, &file("other.toml")).unwrap();
+        let [first, importing] =
+            ["other.toml", "kept.toml"].map(|name| kept(&readings, &file(name)).unwrap());
         fs::write(file("shared.rhai"), "fn f(job) { 1 }").unwrap();
         let _ = load_again(folder.path(), &options(&[]), &mut readings);
         assert!(Arc::ptr_eq(&kept(&readings, &file("other.toml")).unwrap(), &first));
+        assert!(!Arc::ptr_eq(&kept(&readings, &file("kept.toml")).unwrap(), &importing));
         fs::write(file("b.rhai"), "fn process(job) { 1 }").unwrap();
         let _ = load_again(folder.path(), &options(&[]), &mut readings);
         assert!(!Arc::ptr_eq(&kept(&readings, &file("other.toml")).unwrap(), &first));
         fs::remove_file(file("other.toml")).unwrap();
         let _ = load_again(folder.path(), &options(&[]), &mut readings);
         assert!(kept(&readings, &file("other.toml")).is_none());
+    }
+
+    #[test]
+    fn a_text_that_stays_as_it_is_written_is_interpreted_again() {
+        let folder = folder();
+        let unset = OTHER.replace("b.rhai", "${NONE}.rhai");
+        fs::write(folder.path().join("other.toml"), unset).unwrap();
+        let mut readings = Readings::default();
+        let options = LoadOptions { keeps_unset: true, ..options(&[]) };
+        let _ = load_again(folder.path(), &options, &mut readings);
+        assert!(kept(&readings, &folder.path().join("kept.toml")).is_some());
+        assert!(kept(&readings, &folder.path().join("other.toml")).is_none());
+    }
+
+    #[test]
+    fn a_file_that_appeared_between_two_answers_is_not_as_before() {
+        let script = PathBuf::from("m.rhai");
+        let read =
+            vec![(script.clone(), None), (script.clone(), Some(Arc::from("text"))), (script.clone(), None)];
+        let answers = Answers::new(read, BTreeMap::new());
+        for texts in [BTreeMap::new(), BTreeMap::from([(script, "text".to_owned())])] {
+            assert!(!answers.are_the_same(&mut TextReader::recorded(texts), &|_| None));
+        }
     }
 
     #[test]
@@ -244,7 +299,7 @@ mod tests {
             ("accept.rhai", Some("fn accept(request) { 1 }")),
             ("hook.json", Some("{\"type\": \"object\"}")),
             ("token.txt", Some("two")),
-            ("names.csv", Some("id,name\n2,b\n")),
+            ("names.csv", Some("id,name\n1,a\n2,b\n")),
             ("names.csv", Some("no key\n")),
             ("jobs.ndjson", Some("{}\n{}\n")),
             ("a.rhai", None),

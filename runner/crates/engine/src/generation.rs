@@ -46,7 +46,7 @@ impl Generation {
         Self::load_again(path, options, &mut Readings::default())
     }
 
-    /// As [`Self::load`], but without reading the files again that mean the same as in the last reading.
+    /// As [`Self::load`], but files that mean the same as in the last load are not interpreted again.
     ///
     /// # Errors
     /// All mistakes of all files.

@@ -36,8 +36,8 @@ pub(crate) struct ParseContext<'a> {
     pub(crate) each: Option<Instance>,
     /// Some names of the graph are invalid, so missing ones cannot be reported.
     pub(crate) names_missing: bool,
-    /// Its meaning depends on the disk, and not only on texts of
-    /// [`TextReader`](super::text_reader::TextReader): it cannot be kept for a later reading.
+    /// The meaning of the file depends on the disk, and not only on texts of
+    /// [`TextReader`](super::text_reader::TextReader). It cannot be kept for a later load.
     pub(crate) depends_on_disk: bool,
 }
 

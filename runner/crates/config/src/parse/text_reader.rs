@@ -1,4 +1,4 @@
-//! `TextReader`: reads the texts of a configuration, each of them once, and records what was looked for.
+//! `TextReader`: reads the texts of a configuration, each of them once, and records what it was asked for.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct TextReader {
     files: Files,
     /// The texts that are read instead of those on disk.
     recorded: Option<BTreeMap<PathBuf, String>>,
-    /// What was read since [`Self::take_read`], in order, and repeatedly if it was read repeatedly.
+    /// What it was asked for since [`Self::take_read`], in order, with repetitions.
     read: Vec<FileRead>,
 }
 
@@ -37,15 +37,33 @@ impl TextReader {
         if let Some(text) = self.files.shared(path) {
             return Ok(Arc::clone(text));
         }
-        self.files.seek(path);
-        let text = match &self.recorded {
-            Some(recorded) => recorded.get(path).cloned().ok_or(TextReadError::Missing),
-            None => read_text(path),
-        };
-        text.map(|text| self.files.add(path, text))
+        let text = self.text_of(path)?;
+        Ok(self.files.add(path, text))
     }
 
-    /// What was read since the last call.
+    fn text_of(&mut self, path: &Path) -> Result<String, TextReadError> {
+        self.files.seek(path);
+        match &self.recorded {
+            Some(recorded) => recorded.get(path).cloned().ok_or(TextReadError::Missing),
+            None => read_text(path),
+        }
+    }
+
+    /// Whether [`Self::read`] gives the same as in an earlier load, whose text is shared then. It is not recorded.
+    pub(crate) fn is_as_before(&mut self, (path, before): &FileRead) -> bool {
+        if let Some(text) = self.files.shared(path) {
+            return before.as_ref() == Some(text);
+        }
+        let text = self.text_of(path).ok();
+        let is_same = text.as_deref() == before.as_deref();
+        if let Some(text) = text {
+            let shared = before.clone().filter(|_| is_same);
+            self.files.add(path, shared.unwrap_or_else(|| text.into()));
+        }
+        is_same
+    }
+
+    /// What it was asked for since the last call.
     pub(crate) fn take_read(&mut self) -> Vec<FileRead> {
         std::mem::take(&mut self.read)
     }

@@ -66,6 +66,8 @@ fn schedule(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option
 
 fn time_zone(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<TimeZone> {
     let text = field.filled_text(reading)?;
+    // The rules of a time zone are files of the system, which are updated.
+    reading.depends_on_disk = true;
     let zone = TimeZone::get(&text.value).ok();
     if zone.is_none() {
         let names: Vec<String> = jiff::tz::db().available().map(|name| name.to_string()).collect();

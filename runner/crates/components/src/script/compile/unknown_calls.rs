@@ -57,11 +57,11 @@ pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
 }
 
 /// The functions of every script, which are listed once: listing them takes longer than checking a script.
-static OF_ALL: OnceLock<BTreeMap<String, Takes>> = OnceLock::new();
+static REGISTERED: OnceLock<BTreeMap<String, Takes>> = OnceLock::new();
 
 /// The callable functions.
 struct Known<'a> {
-    of_all: &'static BTreeMap<String, Takes>,
+    registered: &'static BTreeMap<String, Takes>,
     /// The functions of the script, with their numbers of parameters.
     own: BTreeMap<&'a str, BTreeSet<usize>>,
 }
@@ -72,26 +72,27 @@ impl<'a> Known<'a> {
         for function in ast.iter_functions() {
             own.entry(function.name).or_default().insert(function.params.len());
         }
-        Self { of_all: OF_ALL.get_or_init(|| of_all(engine)), own }
+        Self { registered: REGISTERED.get_or_init(|| registered(engine)), own }
     }
 
     fn takes(&self, name: &str, count: usize) -> bool {
-        matches!(self.of_all.get(name), Some(None)) || self.counts(name).contains(&count)
+        matches!(self.registered.get(name), Some(None)) || self.counts(name).contains(&count)
     }
 
     /// The numbers of arguments that the functions of this name accept; none for an unknown function.
     fn counts(&self, name: &str) -> BTreeSet<usize> {
-        let of_all = self.of_all.get(name).and_then(Option::as_ref);
-        of_all.into_iter().chain(self.own.get(name)).flatten().copied().collect()
+        let registered = self.registered.get(name).and_then(Option::as_ref);
+        registered.into_iter().chain(self.own.get(name)).flatten().copied().collect()
     }
 
     fn names(&self) -> BTreeSet<&str> {
-        self.of_all.keys().map(String::as_str).chain(self.own.keys().copied()).collect()
+        self.registered.keys().map(String::as_str).chain(self.own.keys().copied()).collect()
     }
 }
 
-/// The arguments of Rhai's own functions are not counted, since they can be called in several ways.
-fn of_all(engine: &Engine) -> BTreeMap<String, Takes> {
+/// All functions that a script can call without defining them. The arguments of Rhai's own functions are not counted,
+/// since they can be called in several ways.
+fn registered(engine: &Engine) -> BTreeMap<String, Takes> {
     let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
     known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
     let own = modules::control_alone().collect_fn_metadata(
