@@ -1,9 +1,9 @@
-//! `Readings`: what the files of pipelines gave when they were read, so that a reload interprets only those that
-//! have changed.
+//! `Readings`: keeps the declarations of the files of pipelines, so that a reload interprets only files that have
+//! changed.
 //!
 //! The meaning of a file is a function of its text and of what it asks for: other files, and variables. If it gets the
-//! same answers again, it means the same. A file that looks at the disk in another way is interpreted each time, and so
-//! is one with a mistake or a warning.
+//! same answers again, it means the same. A file that depends on the disk in another way is interpreted each time.
+//! So is one with a mistake or a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct Readings {
     by_file: BTreeMap<PathBuf, Reading>,
 }
 
-/// What the file of a pipeline means.
+/// The declarations of a file, and the answers that they depend on.
 #[derive(Debug)]
 pub(crate) struct Reading {
     answers: Answers,
@@ -29,12 +29,12 @@ pub(crate) struct Reading {
     pub(crate) inserted: Vec<Secret>,
 }
 
-/// What a reading asked for.
+/// Everything that a file asked for when it was interpreted.
 #[derive(Debug)]
 pub(crate) struct Answers {
     /// The file itself, and the files that it reads, in order.
     files: Vec<FileRead>,
-    /// The variables, with their values. `None` stands for one that was not set.
+    /// The variables, with their values. `None`: it was not set.
     variables: BTreeMap<String, Option<String>>,
 }
 
@@ -107,7 +107,7 @@ mod tests {
         format = "ndjson"
     "#;
 
-    /// Files that look at the disk in other ways, or have a warning.
+    /// Files that depend on the disk in other ways, or have a warning.
     const READ_EACH_TIME: [(&str, &str); 6] = [
         (
             "command.toml",

@@ -15,7 +15,7 @@ pub(crate) struct TextReader {
     files: Files,
     /// The texts that are read instead of those on disk.
     recorded: Option<BTreeMap<PathBuf, String>>,
-    /// What it was asked for since [`Self::take_read`], in order, with repetitions.
+    /// The files that were asked for since [`Self::take_read`], in order, with repetitions.
     read: Vec<FileRead>,
 }
 
@@ -63,7 +63,7 @@ impl TextReader {
         is_same
     }
 
-    /// What it was asked for since the last call.
+    /// The files that were asked for since the last call, in order.
     pub(crate) fn take_read(&mut self) -> Vec<FileRead> {
         std::mem::take(&mut self.read)
     }

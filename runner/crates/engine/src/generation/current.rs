@@ -57,7 +57,7 @@ pub(crate) struct CurrentGeneration {
     /// Number of the generation that started the run, and an earlier rollback of its files.
     back_before: Mutex<Option<(u64, RolledBackBefore)>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
-    /// What the files meant in the last load is kept with it.
+    /// With the declarations of the last load.
     pub(crate) turn: Mutex<Readings>,
     /// Files that the last reading of the configuration looked for, whether it took effect or not.
     sought: Mutex<BTreeSet<PathBuf>>,
