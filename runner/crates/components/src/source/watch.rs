@@ -149,6 +149,8 @@ impl Interests {
                 self.watched.remove(path);
             }
             wake(self.files.get(path));
+            // A missing path counts as a file, and may become a folder.
+            wake(path.parent().and_then(|folder| self.files.get(folder)));
             for folder in path.ancestors() {
                 wake(self.folders.get(folder));
             }

@@ -151,6 +151,24 @@ fn a_change_wakes_the_readers_of_its_file_and_no_others() {
 }
 
 #[test]
+fn a_folder_that_appears_at_a_missing_path_is_read_and_wakes_its_readers() {
+    let world = World::new("logs").follow();
+    let path = world.path("logs");
+    let watch = SourceWatch::new();
+    let rung = Rung::at(&watch, &path);
+    assert_eq!(watch.look_out(&path), Watched::Since);
+    let mut tail = Tail::of(world);
+    assert_eq!(tail.read(), "");
+    fs::create_dir(&path).unwrap();
+    rung.wait();
+    assert_eq!(watch.look_out(&path), Watched::Since);
+    while rung.is_rung() {}
+    tail.world.put("logs/a", "1\n");
+    rung.wait();
+    assert_eq!(tail.read(), "1 logs/a:1 1\n");
+}
+
+#[test]
 fn a_folder_that_comes_back_is_watched_anew_and_a_link_is_polled() {
     let world = World::new("logs/log").follow();
     let path = world.path("logs/log");
