@@ -4,6 +4,7 @@ mod files;
 mod kills;
 mod sinks;
 mod watch_errors;
+mod watched;
 
 use std::fs;
 use std::io::Write as _;

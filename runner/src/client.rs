@@ -63,6 +63,21 @@ pub(crate) fn ask(look: &QueryOptions, query: Query) -> Result<Answer, Exit> {
     CommandTarget::of(&look.config, look.data.clone())?.ask(query)
 }
 
+/// The configuration of the runner on this data folder. `None`: no runner answers; the command itself reports that.
+fn place_of_runner(data: &Path) -> Option<ConfigurationPlace> {
+    match ipc::ask(data, &Question::Look(Query::Place)) {
+        Ok(Some(Ok(IpcAnswer::Answer(Answer::Place(place))))) => Some(place),
+        _ => None,
+    }
+}
+
+/// Whether nothing is at this path, and it is not that of a configuration which was deleted beneath its runner. Without a
+/// runner, `names_data` decides: the store is the one that `--data` names.
+fn is_another(config: &Path, data: &Path, names_data: bool) -> bool {
+    let named = ConfigurationPlace::of(config);
+    named.is_gone() && place_of_runner(data).map_or(!names_data, |place| place.differs(&named))
+}
+
 impl CommandTarget {
     pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
         let options = options(data, &[]);
@@ -71,8 +86,8 @@ impl CommandTarget {
             Err(diagnostics) => {
                 // A runner goes on with the configuration that it has, and can answer.
                 match Generation::valid_part(config, &options) {
-                    Ok(configuration) if ipc::is_answered(&configuration.data) => {
-                        Ok(Arc::new(configuration).into())
+                    Ok(part) if ipc::is_answered(&part.data) && !is_another(config, &part.data, false) => {
+                        Ok(Arc::new(part).into())
                     }
                     _ => Self::without_unset(config, options, diagnostics),
                 }
@@ -107,7 +122,10 @@ impl CommandTarget {
     pub(crate) fn with_mistakes(config: &Path, options: &LoadOptions) -> Result<Self, Exit> {
         let diagnostics = match Generation::valid_part(config, options) {
             // Without pipelines and state, the folder is another one than was meant.
-            Ok(part) if part.pipelines.is_empty() && !tidegate_store::exists(&part.data) => {
+            Ok(part)
+                if part.pipelines.is_empty() && !tidegate_store::exists(&part.data)
+                    || is_another(config, &part.data, options.data.is_some()) =>
+            {
                 Generation::read(config, options).err()
             }
             Ok(part) => return Ok(Arc::new(part).into()),
@@ -164,11 +182,8 @@ impl CommandTarget {
     /// The configuration of the runner, if a runner is running and its configuration is not that of the command.
     pub(crate) fn other_configuration(&self) -> Option<String> {
         let own = ConfigurationPlace::of(&self.configuration.given.config);
-        match ipc::ask(&self.configuration.data, &Question::Look(Query::Place)) {
-            Ok(Some(Ok(IpcAnswer::Answer(Answer::Place(place))))) if place.differs(&own) => Some(place.path),
-            // The command itself reports a runner that does not answer.
-            _ => None,
-        }
+        let place = place_of_runner(&self.configuration.data)?;
+        place.differs(&own).then_some(place.path)
     }
 
     /// Warns if the runner reads another configuration than the command names.

@@ -52,6 +52,9 @@ pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<
 
 /// The valid part of a configuration with mistakes, if a generation of its store may be in force by a rollback.
 pub(crate) fn readable_part(command: &RunArguments, options: &LoadOptions) -> Option<Configuration> {
+    if !command.config.exists() {
+        return None;
+    }
     let configuration = Generation::valid_part(&command.config, options).ok()?;
     let has_store = !command.from_files && tidegate_store::exists(&configuration.data);
     has_store.then_some(configuration)

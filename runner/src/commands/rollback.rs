@@ -14,6 +14,7 @@ use crate::output::exit::Exit;
 use crate::output::terminal::{confirm, width};
 use crate::query::{Answer, HistoryFiles, Planned, Query};
 use crate::reload::Reloaded;
+use tidegate_config::shown;
 
 /// Added to the names of pipelines that the earlier generation does not have.
 const SET_ASIDE: &str = "rolled-back";
@@ -34,7 +35,8 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
     if command.write {
         let what =
             command.generation.map_or("the earlier generation".to_owned(), |it| format!("generation {it}"));
-        confirm(&format!("The files of {what} will overwrite the present ones."), command.yes)?;
+        let folder = shown(&place.configuration.root);
+        confirm(&format!("The files of {what} will overwrite those in `{folder}`."), command.yes)?;
     }
     if let (true, Some(generation)) = (command.write, command.generation)
         && in_force(&place)? == Some(generation)
@@ -155,7 +157,7 @@ fn write(root: &Path, files: &HistoryFiles) -> Result<(), (PathBuf, io::Error)> 
             continue;
         }
         replace(&path, text).map_err(|error| (path.clone(), error))?;
-        exit::note(format_args!("restored `{}`", file.path));
+        exit::note(format_args!("restored `{}`", shown(&path)));
     }
     Ok(())
 }
@@ -196,7 +198,8 @@ fn set_aside(root: &Path, files: &HistoryFiles) -> io::Result<()> {
             return Err(io::Error::other(format!("`{name}` cannot be renamed: remove its older copies")));
         };
         fs::rename(&path, root.join(&aside))?;
-        exit::note(format_args!("`{name}` is not a file of that generation: renamed to `{aside}`"));
+        let shown = shown(&path);
+        exit::note(format_args!("`{shown}` is not a file of that generation: renamed to `{aside}`"));
     }
     Ok(())
 }

@@ -22,10 +22,11 @@ pub struct FileStamp {
 const REST_SECONDS: i64 = 2;
 
 impl FileStamp {
-    /// `None` for a file that does not exist, or that cannot be accessed.
+    /// `None` for a file that does not exist, or that cannot be accessed. A link without a target has a stamp of its own,
+    /// so that its removal is noticed.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
-        let found = fs::metadata(path).ok()?;
+        let found = fs::metadata(path).or_else(|_| fs::symlink_metadata(path)).ok()?;
         Some(Self {
             device: found.dev(),
             inode: found.ino(),

@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use crate::check::resolve::Wiring;
 use crate::check::shared;
 use crate::check::table_queues;
 use crate::check::test_names;
-use crate::diagnostic::files::Lines;
+use crate::diagnostic::files::{Lines, TextReadError};
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
 use crate::parse::interpolate::{Environment, Lookup};
@@ -38,6 +40,8 @@ use tidegate_model::suggest::nearest;
 
 const SETTINGS: &str = "tidegate.toml";
 const DATA: &str = ".tidegate";
+/// How often a folder is listed if files of it are removed while it is read. Afterwards this is a mistake.
+const LISTINGS_MAX: usize = 4;
 
 /// The environment of a configuration besides its files.
 pub struct LoadOptions {
@@ -118,20 +122,30 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
 #[must_use]
 pub fn load_again(path: &Path, options: &LoadOptions, readings: &mut Readings) -> Draft {
     let path: PathBuf = path.components().collect();
+    let mut listings = 1..LISTINGS_MAX;
+    loop {
+        let (draft, is_outdated) = load_listed(&path, options, readings);
+        if !is_outdated || listings.next().is_none() {
+            return draft;
+        }
+    }
+}
+
+/// Lists the files and reads them. Also returns whether a listed file was removed meanwhile.
+fn load_listed(path: &Path, options: &LoadOptions, readings: &mut Readings) -> (Draft, bool) {
     let mut loading = Loading::new(&options.env, readings);
     loading.keeps_unset = options.keeps_unset;
     let found = match &options.recorded {
-        Some(recorded) => Some(loading.find_recorded(&path, recorded)),
-        None => find(&path, &mut loading.diagnostics),
+        Some(recorded) => Some(loading.find_recorded(path, recorded)),
+        None => find(path, &mut loading.diagnostics),
     };
     let Some(found) = found else {
-        return Draft {
-            configuration: None,
-            diagnostics: loading.into_diagnostics(&path),
-            unset: Vec::new(),
-        };
+        let diagnostics = loading.into_diagnostics(path);
+        return (Draft { configuration: None, diagnostics, unset: Vec::new() }, false);
     };
     loading.names_missing = found.pipelines.is_empty();
+    // Also one that is missing: it counts as soon as it is there.
+    loading.files.seek(found.root.join(SETTINGS));
     let beside = found.settings.as_deref();
     let mut settings = beside.map(|file| loading.settings(file)).unwrap_or_default();
     for file in &found.pipelines {
@@ -149,7 +163,8 @@ pub fn load_again(path: &Path, options: &LoadOptions, readings: &mut Readings) -
     let configuration = Some(loading.check(found.root, data, settings, found.single));
     let unset = std::mem::take(&mut loading.unset);
     let configuration = configuration.filter(|_| data_is_known);
-    Draft { configuration, diagnostics: loading.into_diagnostics(&path), unset }
+    let is_outdated = loading.is_outdated && !found.single;
+    (Draft { configuration, diagnostics: loading.into_diagnostics(path), unset }, is_outdated)
 }
 
 /// The state of the reading.
@@ -167,6 +182,8 @@ struct Loading<'a> {
     keeps_unset: bool,
     /// The `${…}` without a value that stay as they are written.
     unset: Vec<Diagnostic>,
+    /// A file that was found is not there any more.
+    is_outdated: bool,
 }
 
 impl<'a> Loading<'a> {
@@ -182,6 +199,7 @@ impl<'a> Loading<'a> {
             log: LogFormat::Text,
             keeps_unset: false,
             unset: Vec::new(),
+            is_outdated: false,
         }
     }
 
@@ -254,6 +272,9 @@ impl<'a> Loading<'a> {
         let text = match self.files.read(file) {
             Ok(text) => text,
             Err(error) => {
+                // A link without a target is there.
+                self.is_outdated |= matches!(error, TextReadError::Missing)
+                    && fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
                 self.diagnostics.push(Diagnostic::error(file, None, format!("the file {error}")));
                 self.names_missing = true;
                 self.files.take_read();
@@ -273,6 +294,9 @@ impl<'a> Loading<'a> {
         self.names_missing |= names_missing;
         self.inserted.append(&mut reading.secrets);
         self.unset.append(&mut reading.unset);
+        for file in std::mem::take(&mut reading.sought) {
+            self.files.seek(file);
+        }
         if !parsed.garbled {
             let diagnostics = reading.diagnostics.into_iter().chain(reading.doubts).collect();
             self.diagnostics.extend(beyond(diagnostics, &syntax, &reading.lines));
@@ -361,6 +385,21 @@ struct Found {
     single: bool,
 }
 
+impl Found {
+    /// The file of a pipeline, with the settings beside it.
+    fn single(path: &Path, pipelines: Vec<PathBuf>) -> Self {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let root = parent.unwrap_or(Path::new(".")).to_path_buf();
+        // A folder of this name has no settings, as in `toml_files`.
+        let settings = Some(root.join(SETTINGS)).filter(|file| file.exists() && !file.is_dir());
+        Self { root, settings, pipelines, single: true }
+    }
+
+    fn empty(folder: &Path) -> Self {
+        Self { root: folder.to_path_buf(), settings: None, pipelines: Vec::new(), single: false }
+    }
+}
+
 fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
     let mut refuse = |message: String, help: Option<String>| {
         diagnostics.push(Diagnostic::error(path, None, message).help_if(help));
@@ -374,11 +413,7 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
             return refuse("this file has settings but no pipeline".into(), Some(help.into()));
         }
         Ok(about) if about.is_file() && is_toml => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let root = parent.unwrap_or(Path::new(".")).to_path_buf();
-            // A folder of this name has no settings, as in `toml_files`.
-            let settings = Some(root.join(SETTINGS)).filter(|file| file.exists() && !file.is_dir());
-            return Some(Found { root, settings, pipelines: vec![path.to_path_buf()], single: true });
+            return Some(Found::single(path, vec![path.to_path_buf()]));
         }
         Ok(_) => {
             let help = "name a folder of `.toml` files, or one `.toml` file";
@@ -388,7 +423,10 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
             let value = path.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let help =
                 value.map(|value| format!("write the value of an option with `=`, as in `--lanes={value}`"));
-            return refuse("the file or folder does not exist".into(), help.or_else(|| near_path(path)));
+            let help = help.or_else(|| near_path(path));
+            let _: Option<Found> = refuse("the file or folder does not exist".into(), help);
+            // It may have been deleted beneath a runner, whose store is found all the same.
+            return Some(if is_toml { Found::single(path, Vec::new()) } else { Found::empty(path) });
         }
         Err(error) => return refuse(format!("cannot be read: {error}"), None),
     }
@@ -458,5 +496,44 @@ impl fmt::Debug for LoadOptions {
             .field("data", &self.data)
             .field("plugins", &self.plugins)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIPELINE: &str = "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n[step.a]\nfrom = \"in\"\nto = \"${TO}\"\n\
+         [sink.out]\ntype = \"null\"\n";
+
+    #[test]
+    fn a_file_that_is_removed_while_the_folder_is_read_is_no_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let removed = folder.path().join("b.toml");
+        fs::write(folder.path().join("a.toml"), PIPELINE).unwrap();
+        fs::write(&removed, PIPELINE).unwrap();
+        let env = {
+            let removed = removed.clone();
+            move |_: &str| {
+                // The file was listed before, and is read afterwards.
+                let _ = fs::remove_file(&removed);
+                Some("out".to_owned())
+            }
+        };
+        let options = LoadOptions { env: Box::new(env), ..LoadOptions::default() };
+        let (configuration, _) = load(folder.path(), &options).finish().unwrap_or_else(|all| panic!("{all}"));
+        assert_eq!(configuration.pipelines.len(), 1);
+        // A link without a target is there.
+        std::os::unix::fs::symlink("nowhere", folder.path().join("c.toml")).unwrap();
+        assert!(load(folder.path(), &options).finish().is_err());
+    }
+
+    #[test]
+    fn the_store_of_a_configuration_that_is_gone_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tidegate.toml"), "[runner]\ndata = \"state\"\n").unwrap();
+        let gone = load(&folder.path().join("gone.toml"), &LoadOptions::default());
+        assert!(gone.diagnostics.has_errors());
+        assert_eq!(gone.valid_part().unwrap().data, folder.path().join("state"));
     }
 }

@@ -3,7 +3,7 @@
 //! A caller continues after each error: a method that returns `None` has already reported it.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -39,6 +39,8 @@ pub(crate) struct ParseContext<'a> {
     /// The meaning of the file depends on the disk, and not only on texts of
     /// [`TextReader`](super::text_reader::TextReader). It cannot be kept for a later load.
     pub(crate) depends_on_disk: bool,
+    /// Files that are no texts of the configuration, and whose change is a reason to read it again.
+    pub(crate) sought: Vec<PathBuf>,
 }
 
 /// A value with its place.
@@ -74,6 +76,7 @@ impl<'a> ParseContext<'a> {
             each: None,
             names_missing: false,
             depends_on_disk: false,
+            sought: Vec::new(),
         }
     }
 
@@ -126,9 +129,9 @@ impl<'a> ParseContext<'a> {
             self.wrong_type(name, value, expected);
             return None;
         };
-        // Also a literal one, which costs nothing but the next reading.
-        self.depends_on_disk |= raw.contains("${file:");
         let done = self.sources().interpolate(raw);
+        self.depends_on_disk |= !done.files.is_empty();
+        self.sought.extend(done.files);
         if done.mistakes.is_empty() {
             let place = self.place(value.span());
             let (value, outside) = (done.value, done.outside);

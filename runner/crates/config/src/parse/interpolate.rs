@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Number, Value as Json};
 
@@ -48,6 +48,8 @@ pub(crate) struct Interpolated {
     /// The ranges of inserted values, in order.
     pub(crate) outside: Vec<Range<usize>>,
     pub(crate) mistakes: Vec<InterpolationError>,
+    /// The files of `${file:…}`, whether they can be read or not.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// The error of one `${…}`.
@@ -176,7 +178,9 @@ impl ValueSources<'_> {
                 return done;
             };
             rest = start + length + 1;
-            match self.answer(&text[start + 2..rest - 1]) {
+            let inner = &text[start + 2..rest - 1];
+            done.files.extend(inner.strip_prefix("file:").map(|path| self.folder.join(path)));
+            match self.answer(inner) {
                 Ok(ValueLookup { value, from_outside }) => {
                     let start = done.value.len();
                     done.value.push_str(&value);

@@ -41,6 +41,11 @@ impl TextReader {
         Ok(self.files.add(path, text))
     }
 
+    /// Records that another file than a text was looked for.
+    pub(crate) fn seek(&mut self, path: PathBuf) {
+        self.files.seek(path);
+    }
+
     fn text_of(&mut self, path: &Path) -> Result<String, TextReadError> {
         self.files.seek(path);
         match &self.recorded {

@@ -119,6 +119,7 @@ pub(crate) fn executable(reading: &mut ParseContext<'_>, text: &Text, written: &
         }
         Ok(_) => return Some(path),
     };
+    reading.sought.push(path);
     reading.report(Diagnostic::error_at(&text.place, message).help(help));
     None
 }
@@ -171,6 +172,7 @@ pub(crate) fn folder(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option
         let message = "the folder of `cwd` does not exist";
         let help = "a path is relative to the file that names it";
         reading.report(Diagnostic::error_at(&path.place, message).help(help));
+        reading.sought.push(path.value);
         return None;
     }
     Some(path.value)

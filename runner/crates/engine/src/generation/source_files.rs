@@ -71,13 +71,13 @@ impl SourceFiles {
         self.same.lock().extend(known.into_iter().filter(|(path, _)| is_same(path)));
     }
 
-    /// Whether a text on disk differs, or a pipeline was added.
+    /// Whether a text on disk differs, or a file was added.
     #[must_use]
     pub(crate) fn differ(&self, configuration: &Configuration, now: Timestamp) -> bool {
         let mut same = self.same.lock();
         let is_other = |(path, text): (&PathBuf, &Arc<str>)| !is_same(path, text, &mut same, now);
         let is_new = |path: &PathBuf| !self.texts.contains_key(path);
-        self.texts.iter().any(is_other) || pipelines(configuration).iter().any(is_new)
+        self.texts.iter().any(is_other) || listed(configuration).iter().any(is_new)
     }
 
     /// Changed files of these steps of the configuration, in order.
@@ -116,10 +116,10 @@ fn is_same(path: &Path, text: &str, same: &mut BTreeMap<PathBuf, FileStamp>, now
     is_same
 }
 
-/// Pipelines in the folder of the configuration, if it is one.
-fn pipelines(configuration: &Configuration) -> Vec<PathBuf> {
+/// Pipelines in the folder of the configuration. For a single pipeline, the settings beside it.
+fn listed(configuration: &Configuration) -> Vec<PathBuf> {
     if !configuration.given.config.is_dir() {
-        return Vec::new();
+        return vec![configuration.root.join(SHARED)].into_iter().filter(|file| file.is_file()).collect();
     }
     let Ok(entries) = fs::read_dir(&configuration.root) else { return Vec::new() };
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
