@@ -52,7 +52,8 @@ fn a_secret_and_the_jobs_of_a_test_that_a_refused_change_lacks_bring_it_into_for
 #[test]
 fn settings_that_appear_beside_a_single_pipeline_are_in_force() {
     let project = Project::pipeline(TOML).file("in.ndjson", jobs([1]));
-    project.write("mark.rhai", "fn process(job, ctx) { job.version = ctx.config.get(\"version\") ?? 1; job }");
+    project
+        .write("mark.rhai", "fn process(job, ctx) { job.version = ctx.config.get(\"version\") ?? 1; job }");
     let mut running = project.start(&["run", "p.toml"]);
     assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
     project.write("tidegate.toml", "[runner.config]\nversion = 2\n");
@@ -67,7 +68,7 @@ fn a_configuration_that_is_gone_beneath_its_runner_is_restored_at_its_path_and_n
     let pipeline = project.read("p.toml").replace("\"in.ndjson\"", "\"../in.ndjson\"");
     project.write("conf/p.toml", pipeline.replace("\"out.ndjson\"", "\"../out.ndjson\""));
     project.write("conf/mark.rhai", mark(1));
-    project.write("other/p.toml", "");
+    project.write("other/q.toml", "");
     fs::remove_file(project.path().join("p.toml")).unwrap();
     let mut running = project.start(&["run", "conf", "--data", "state"]);
     assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
@@ -77,7 +78,7 @@ fn a_configuration_that_is_gone_beneath_its_runner_is_restored_at_its_path_and_n
     };
     restore("other").failed(1).says("/conf`: give this path to restore its files");
     restore("mistyped").failed(78).says("the file or folder does not exist");
-    assert_eq!(project.read("other/p.toml"), "");
+    assert_eq!(project.read("other/q.toml"), "");
     let status = project.tidegate(&["status", "conf", "--data", "state"]).done();
     assert!(status.stdout.contains("mark"), "{}", status.stdout);
     project.tidegate(&["status", "mistyped", "--data", "state"]).failed(78);
@@ -86,4 +87,10 @@ fn a_configuration_that_is_gone_beneath_its_runner_is_restored_at_its_path_and_n
     assert_eq!(project.read("conf/mark.rhai"), mark(1));
     assert_eq!(version_of(&project, &mut running, 2), 1);
     running.stop().done();
+    // Now the history decides.
+    restore("other").failed(1).says("has none of the pipelines in `other`");
+    assert_eq!(project.read("other/q.toml"), "");
+    project.write("conf/mark.rhai", mark(2));
+    restore("conf").done();
+    assert_eq!(project.read("conf/mark.rhai"), mark(1));
 }

@@ -1,5 +1,6 @@
 //! `tidegate rollback`: lets the runner go back to an earlier generation, and restores its files with `--write`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -14,8 +15,10 @@ use crate::output::exit::Exit;
 use crate::output::terminal::{confirm, width};
 use crate::query::{Answer, HistoryFiles, Planned, Query};
 use crate::reload::Reloaded;
-use tidegate_config::shown;
+use tidegate_config::{absolute, shown};
 
+/// It belongs to no pipeline.
+const SETTINGS: &str = "tidegate.toml";
 /// Added to the names of pipelines that the earlier generation does not have.
 const SET_ASIDE: &str = "rolled-back";
 /// Maximum number of such files of one pipeline.
@@ -91,6 +94,7 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
         Some(generation) => generation,
         None => previous(place)?,
     };
+    refuse_other_folder(place, &files_of(place, generation)?)?;
     restore(place, generation)?;
     // Only a runner gives renamed parts their earlier names back, so a step may begin anew.
     let plan = match place.ask(Query::Plan) {
@@ -125,17 +129,59 @@ fn previous(place: &CommandTarget) -> Result<u64, Exit> {
 
 /// Writes the files of a generation. Pipelines that it does not have are set aside under another name.
 fn restore(place: &CommandTarget, generation: u64) -> Result<(), Exit> {
-    let files = match place.ask(Query::History { generation: Some(generation) })? {
-        Answer::HistoryFiles(files) => files,
-        Answer::Missing(what) => return Err(exit::fail(what)),
-        _ => return Err(other_question()),
-    };
+    let files = files_of(place, generation)?;
     let root = &place.configuration.root;
     write(root, &files).map_err(|(path, error)| exit::fail(format_args!("`{}`: {error}", path.display())))?;
     if place.configuration.given.config.is_dir() {
         set_aside(root, &files).map_err(|error| exit::fail(format_args!("`{}`: {error}", root.display())))?;
     }
     Ok(())
+}
+
+fn files_of(place: &CommandTarget, generation: u64) -> Result<HistoryFiles, Exit> {
+    match place.ask(Query::History { generation: Some(generation) })? {
+        Answer::HistoryFiles(files) => Ok(files),
+        Answer::Missing(what) => Err(exit::fail(what)),
+        _ => Err(other_question()),
+    }
+}
+
+/// Refuses a folder that has pipelines, of which the history knows none: it is that of another configuration. A runner
+/// names its own.
+fn refuse_other_folder(place: &CommandTarget, files: &HistoryFiles) -> Result<(), Exit> {
+    let Answer::History(page) = place.ask(Query::History { generation: None })? else {
+        return Err(other_question());
+    };
+    let changed = page.entries.iter().flat_map(|entry| &entry.changed);
+    let known: BTreeSet<&String> = changed.chain(files.files.iter().map(|file| &file.path)).collect();
+    let config = &place.configuration.given.config;
+    let present = if config.is_dir() {
+        toml_files(config).unwrap_or_default()
+    } else {
+        config.file_name().into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
+    };
+    let mut pipelines = present.iter().filter(|name| *name != SETTINGS).peekable();
+    if pipelines.peek().is_none() || pipelines.any(|name| known.contains(name)) {
+        return Ok(());
+    }
+    let (data, folder) = (shown(&place.configuration.data), shown(&place.configuration.root));
+    Err(exit::fail(format_args!(
+        "the history of `{data}` has none of the pipelines in `{folder}`: name the configuration that ran on it"
+    )))
+}
+
+/// The names of the TOML files of a configuration in a folder.
+fn toml_files(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_read = path.extension().is_some_and(|end| end == "toml") && !name.starts_with('.');
+        if is_read && !path.is_dir() {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 fn write(root: &Path, files: &HistoryFiles) -> Result<(), (PathBuf, io::Error)> {
@@ -157,7 +203,7 @@ fn write(root: &Path, files: &HistoryFiles) -> Result<(), (PathBuf, io::Error)> 
             continue;
         }
         replace(&path, text).map_err(|error| (path.clone(), error))?;
-        exit::note(format_args!("restored `{}`", shown(&path)));
+        exit::note(format_args!("restored `{}`", shown(&absolute(&path))));
     }
     Ok(())
 }
@@ -181,13 +227,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn set_aside(root: &Path, files: &HistoryFiles) -> io::Result<()> {
-    for entry in fs::read_dir(root)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_read = path.extension().is_some_and(|end| end == "toml") && !name.starts_with('.');
-        if !is_read || path.is_dir() || files.files.iter().any(|file| file.path == name) {
+    for name in toml_files(root)? {
+        if files.files.iter().any(|file| file.path == name) {
             continue;
         }
+        let path = root.join(&name);
         // One of an earlier rollback stays as it is.
         let names = (1u32..).map(|number| match number {
             1 => format!("{name}.{SET_ASIDE}"),
@@ -198,6 +242,7 @@ fn set_aside(root: &Path, files: &HistoryFiles) -> io::Result<()> {
             return Err(io::Error::other(format!("`{name}` cannot be renamed: remove its older copies")));
         };
         fs::rename(&path, root.join(&aside))?;
+        let path = absolute(&path);
         let shown = shown(&path);
         exit::note(format_args!("`{shown}` is not a file of that generation: renamed to `{aside}`"));
     }
