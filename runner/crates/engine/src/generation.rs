@@ -10,6 +10,7 @@ use self::source_files::SourceFiles;
 use crate::error::EngineError;
 use crate::load_plugins;
 use crate::recovery::source_kinds;
+use crate::runtime::priority::beside_jobs;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::request_schema::RequestSchema;
 use tidegate_components::script;
@@ -43,10 +44,12 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::load_again(path, options, &mut Readings::default())
+        let draft = Self::draft(path, options, &mut Readings::default());
+        Self::of(draft, Self::given(path, options), true)
     }
 
-    /// As [`Self::load`], but files that mean the same as in the last load are not interpreted again.
+    /// As [`Self::load`], for a reload: it yields to jobs, and files that mean the same as in the last load are not
+    /// interpreted again.
     ///
     /// # Errors
     /// All mistakes of all files.
@@ -55,7 +58,10 @@ impl Generation {
         options: &LoadOptions,
         readings: &mut Readings,
     ) -> Result<Self, Diagnostics> {
-        Self::of(Self::draft(path, options, readings), Self::given(path, options), true)
+        let draft = beside_jobs(|| Self::draft(path, options, readings));
+        // Without a further thread it is done here.
+        let draft = draft.unwrap_or_else(|_| Self::draft(path, options, readings));
+        Self::of(draft, Self::given(path, options), true)
     }
 
     /// Reads and checks the configuration without its plugins: enough to inspect state.
@@ -93,10 +99,11 @@ impl Generation {
         self.digest.get_or_init(|| Arc::new(self.configuration.digest()))
     }
 
-    /// The digests of all parts, shared with an earlier generation where they are the same.
+    /// The digests of all parts, shared with an earlier generation where they are the same. It yields to jobs.
     #[must_use]
     pub fn digest_like(&self, earlier: &ConfigurationDigest) -> &Arc<ConfigurationDigest> {
-        self.digest.get_or_init(|| Arc::new(self.configuration.digest_like(earlier)))
+        let digest = || self.configuration.digest_like(earlier);
+        self.digest.get_or_init(|| Arc::new(beside_jobs(digest).unwrap_or_else(|_| digest())))
     }
 
     /// SHA-256 of its plugins, by name.
