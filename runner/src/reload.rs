@@ -101,8 +101,7 @@ pub(crate) fn mend_stopped_step(run: &Handle, step: &Address) -> bool {
 pub(crate) fn compare(run: &Handle) -> bool {
     let mut turn = run.reload_turn();
     let current = run.generation();
-    let given = &current.configuration.given;
-    let same = Generation::load_again(&given.config, &given.options(), &mut turn).ok();
+    let same = Generation::load_again(&current, &mut turn, Trigger::Reload).ok();
     let same = same.filter(|files| *files.digest() == current.digest);
     if let Some(files) = &same {
         mended(run);
@@ -113,8 +112,7 @@ pub(crate) fn compare(run: &Handle) -> bool {
 
 fn read_again(run: &Handle, trigger: Trigger, readings: &mut Readings) -> Reloaded {
     let current = run.generation();
-    let given = &current.configuration.given;
-    let read = Generation::load_again(&given.config, &given.options(), readings);
+    let read = Generation::load_again(&current, readings, trigger);
     run.note_sought(sought(&read));
     let next = match read {
         Ok(next) => next,

@@ -353,9 +353,9 @@ fn reload(folder: &Path, handle: &Handle, version: u64) -> Result<(), String> {
     fs::write(folder.join("p0.rhai"), script(version)).map_err(|error| error.to_string())?;
     // As the command line does it.
     let mut turn = handle.reload_turn();
-    let next = Generation::load_again(folder, &LoadOptions::default(), &mut turn);
+    let next = Generation::load_again(&handle.generation(), &mut turn, Trigger::Watch);
     let next = next.map_err(|diagnostics| diagnostics.render(false))?;
-    let outcome = handle.reload(&next, Trigger::Reload);
+    let outcome = handle.reload(&next, Trigger::Watch);
     outcome.map(drop).ok_or_else(|| "the run ended during reloads".to_owned())
 }
 

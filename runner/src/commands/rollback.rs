@@ -94,7 +94,9 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
         Some(generation) => generation,
         None => previous(place)?,
     };
-    refuse_other_folder(place, &files_of(place, generation)?)?;
+    if command.data.is_some() {
+        refuse_other_folder(place, &files_of(place, generation)?)?;
+    }
     restore(place, generation)?;
     // Only a runner gives renamed parts their earlier names back, so a step may begin anew.
     let plan = match place.ask(Query::Plan) {
@@ -146,8 +148,8 @@ fn files_of(place: &CommandTarget, generation: u64) -> Result<HistoryFiles, Exit
     }
 }
 
-/// Refuses a folder that has pipelines, of which the history knows none: it is that of another configuration. A runner
-/// names its own.
+/// Refuses a folder that has pipelines, of which the history knows none: the data folder that is named is that of another
+/// configuration. A runner names its own.
 fn refuse_other_folder(place: &CommandTarget, files: &HistoryFiles) -> Result<(), Exit> {
     let Answer::History(page) = place.ask(Query::History { generation: None })? else {
         return Err(other_question());
@@ -155,10 +157,10 @@ fn refuse_other_folder(place: &CommandTarget, files: &HistoryFiles) -> Result<()
     let changed = page.entries.iter().flat_map(|entry| &entry.changed);
     let known: BTreeSet<&String> = changed.chain(files.files.iter().map(|file| &file.path)).collect();
     let config = &place.configuration.given.config;
-    let present = if config.is_dir() {
-        toml_files(config).unwrap_or_default()
-    } else {
-        config.file_name().into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
+    let present = match config.file_name() {
+        Some(name) if config.is_file() => vec![name.to_string_lossy().into_owned()],
+        // Nothing is overwritten in a folder that is gone.
+        _ => toml_files(config).unwrap_or_default(),
     };
     let mut pipelines = present.iter().filter(|name| *name != SETTINGS).peekable();
     if pipelines.peek().is_none() || pipelines.any(|name| known.contains(name)) {
@@ -166,7 +168,8 @@ fn refuse_other_folder(place: &CommandTarget, files: &HistoryFiles) -> Result<()
     }
     let (data, folder) = (shown(&place.configuration.data), shown(&place.configuration.root));
     Err(exit::fail(format_args!(
-        "the history of `{data}` has none of the pipelines in `{folder}`: name the configuration that ran on it"
+        "the history of `{data}` has none of the pipelines in `{folder}`: name the configuration that ran on it, or move \
+         these pipelines away"
     )))
 }
 

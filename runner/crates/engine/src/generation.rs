@@ -21,7 +21,7 @@ use tidegate_config::{
     SourceSpan, Step, read_text,
 };
 use tidegate_model::{Address, Name};
-use tidegate_store::{ReadError, Store};
+use tidegate_store::{ReadError, Store, Trigger};
 
 /// Checked configuration, with scripts that compile and plugins that are loaded.
 #[derive(Clone, Debug)]
@@ -48,20 +48,29 @@ impl Generation {
         Self::of(draft, Self::given(path, options), true)
     }
 
-    /// As [`Self::load`], for a reload: it yields to jobs, and files that mean the same as in the last load are not
-    /// interpreted again.
+    /// Reads the configuration of the generation `current` again. Files that mean the same as in the last load are not
+    /// interpreted. After a save this yields to jobs. Otherwise, an operator waits for it.
     ///
     /// # Errors
     /// All mistakes of all files.
     pub fn load_again(
-        path: &Path,
-        options: &LoadOptions,
+        current: &NumberedGeneration,
         readings: &mut Readings,
+        trigger: Trigger,
     ) -> Result<Self, Diagnostics> {
-        let draft = beside_jobs(|| Self::draft(path, options, readings));
+        let given = &current.configuration.given;
+        let options = given.options();
+        let yields = trigger == Trigger::Watch;
+        let draft = yields.then(|| beside_jobs(|| Self::draft(&given.config, &options, readings)).ok());
         // Without a further thread it is done here.
-        let draft = draft.unwrap_or_else(|_| Self::draft(path, options, readings));
-        Self::of(draft, Self::given(path, options), true)
+        let draft = draft.flatten().unwrap_or_else(|| Self::draft(&given.config, &options, readings));
+        // Plugins may start threads, which would yield, too.
+        let next = Self::of(draft, given.clone(), true)?;
+        let digest = || next.digest_like(&current.digest);
+        if !yields || beside_jobs(digest).is_err() {
+            digest();
+        }
+        Ok(next)
     }
 
     /// Reads and checks the configuration without its plugins: enough to inspect state.
@@ -99,11 +108,10 @@ impl Generation {
         self.digest.get_or_init(|| Arc::new(self.configuration.digest()))
     }
 
-    /// The digests of all parts, shared with an earlier generation where they are the same. It yields to jobs.
+    /// The digests of all parts, shared with an earlier generation where they are the same.
     #[must_use]
     pub fn digest_like(&self, earlier: &ConfigurationDigest) -> &Arc<ConfigurationDigest> {
-        let digest = || self.configuration.digest_like(earlier);
-        self.digest.get_or_init(|| Arc::new(beside_jobs(digest).unwrap_or_else(|_| digest())))
+        self.digest.get_or_init(|| Arc::new(self.configuration.digest_like(earlier)))
     }
 
     /// SHA-256 of its plugins, by name.

@@ -39,7 +39,7 @@ pub(crate) struct ParseContext<'a> {
     /// The meaning of the file depends on the disk, and not only on texts of
     /// [`TextReader`](super::text_reader::TextReader). It cannot be kept for a later load.
     pub(crate) depends_on_disk: bool,
-    /// Files that are no texts of the configuration, and whose change is a reason to read it again.
+    /// Files that are no texts of the configuration, and whose absence is a mistake. It is read again when they appear.
     pub(crate) sought: Vec<PathBuf>,
 }
 
@@ -130,8 +130,8 @@ impl<'a> ParseContext<'a> {
             return None;
         };
         let done = self.sources().interpolate(raw);
-        self.depends_on_disk |= !done.files.is_empty();
-        self.sought.extend(done.files);
+        self.depends_on_disk |= done.reads_files;
+        self.sought.extend(done.unread);
         if done.mistakes.is_empty() {
             let place = self.place(value.span());
             let (value, outside) = (done.value, done.outside);

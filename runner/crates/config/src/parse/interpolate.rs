@@ -48,8 +48,10 @@ pub(crate) struct Interpolated {
     /// The ranges of inserted values, in order.
     pub(crate) outside: Vec<Range<usize>>,
     pub(crate) mistakes: Vec<InterpolationError>,
-    /// The files of `${file:…}`, whether they can be read or not.
-    pub(crate) files: Vec<PathBuf>,
+    /// It has a `${file:…}`.
+    pub(crate) reads_files: bool,
+    /// Files of `${file:…}` that cannot be read.
+    pub(crate) unread: Vec<PathBuf>,
 }
 
 /// The error of one `${…}`.
@@ -179,7 +181,8 @@ impl ValueSources<'_> {
             };
             rest = start + length + 1;
             let inner = &text[start + 2..rest - 1];
-            done.files.extend(inner.strip_prefix("file:").map(|path| self.folder.join(path)));
+            let file = inner.strip_prefix("file:");
+            done.reads_files |= file.is_some();
             match self.answer(inner) {
                 Ok(ValueLookup { value, from_outside }) => {
                     let start = done.value.len();
@@ -189,6 +192,8 @@ impl ValueSources<'_> {
                     }
                 }
                 Err((message, help, unset)) => {
+                    let named = file.filter(|path| !path.is_empty());
+                    done.unread.extend(named.map(|path| self.folder.join(path)));
                     done.mistakes.push(InterpolationError { span: start..rest, message, help, unset });
                 }
             }

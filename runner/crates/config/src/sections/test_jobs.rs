@@ -56,11 +56,11 @@ fn file(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<String>>
     let path = field.path(reading)?;
     let what = format!("the file of `{}`", field.name);
     reading.depends_on_disk = true;
-    reading.sought.push(path.value.clone());
     match read_text(&path.value) {
         Ok(text) => of_lines(reading, &what, &text, &path.place),
         Err(error) => {
             reading.report(Diagnostic::error_at(&path.place, format!("{what} {error}")));
+            reading.sought.push(path.value);
             None
         }
     }

@@ -15,7 +15,7 @@ pub(crate) struct ThreadNumber(rustix::thread::Pid);
 
 /// Lowest priority, as `nice` counts it.
 const NICE_MAX: i32 = 19;
-/// Priority of a reload: about a tenth of a processor that jobs use all the time, so that it ends on a busy machine, too.
+/// Priority of the reading of saved files. It is not the lowest one, so that a reload ends on a busy machine, too.
 const NICE_BESIDE: i32 = 10;
 
 /// The number of this thread.
@@ -36,12 +36,18 @@ pub(crate) fn lower(thread: ThreadNumber) {
 pub(crate) fn beside_jobs<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("reading".into()).spawn_scoped(scope, || {
-            // Without the low priority, it only takes more of the processors.
-            let _ = rustix::process::setpriority_process(Some(own_number().0), NICE_BESIDE);
+            yield_to_jobs();
             work()
         })?;
         Ok(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
+}
+
+fn yield_to_jobs() {
+    let own = Some(own_number().0);
+    let nice = rustix::process::getpriority_process(own).unwrap_or_default().max(NICE_BESIDE);
+    // Without the low priority, it only takes more of the processors.
+    let _ = rustix::process::setpriority_process(own, nice);
 }
 
 /// Time for which this thread has been ready to run, and waited for a processor. 0: it is unknown.
@@ -79,7 +85,7 @@ mod tests {
     fn work_beside_jobs_yields_to_them_and_its_panic_is_that_of_the_caller() {
         let priority = || rustix::process::getpriority_process(Some(own_number().0));
         let before = priority();
-        assert_eq!(beside_jobs(priority).unwrap(), Ok(NICE_BESIDE));
+        assert_eq!(beside_jobs(priority).unwrap(), Ok(before.unwrap().max(NICE_BESIDE)));
         assert_eq!(priority(), before);
         let panic = std::panic::catch_unwind(|| beside_jobs(|| panic!("at work"))).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"at work"));
