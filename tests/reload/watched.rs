@@ -50,11 +50,19 @@ fn settings_that_appear_beside_a_single_pipeline_are_in_force() {
     let project = Project::pipeline(TOML).file("in.ndjson", jobs([1]));
     project
         .write("mark.rhai", "fn process(job, ctx) { job.version = ctx.config.get(\"version\") ?? 1; job }");
+    let mut unwatched = project.start(&["run", "p.toml", "--no-watch"]);
+    assert_eq!(wait_for(&project, &mut unwatched, "out.ndjson", 1), 1);
+    let differ = || project.json(&["status", "p.toml"])["reload"]["files_differ"].clone();
+    assert_eq!(differ(), false);
+    project.write("tidegate.toml", "");
+    assert_eq!(differ(), true);
+    unwatched.stop().done();
+    fs::remove_file(project.path().join("tidegate.toml")).unwrap();
     let mut running = project.start(&["run", "p.toml"]);
-    assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
+    assert_eq!(version_of(&project, &mut running, 2), 1);
     project.write("tidegate.toml", "[runner.config]\nversion = 2\n");
     says_generation(&mut running, 2);
-    assert_eq!(version_of(&project, &mut running, 2), 2);
+    assert_eq!(version_of(&project, &mut running, 3), 2);
     running.stop().done();
 }
 

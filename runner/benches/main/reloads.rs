@@ -40,7 +40,7 @@ const SPARE: usize = 2;
 const COUNTED: u64 = 50;
 /// Jobs that are pushed for the cost of an event.
 const PUSHED: u64 = 2000;
-/// Jobs of a file that is read beside reloads. A fast machine ends it before the last of them.
+/// Jobs of a file that is read beside reloads. A faster machine may end it before the last of them.
 const WORK: u64 = 22_000_000;
 /// Reloads beside work, and of the step of a job.
 const RELOADS: u64 = 100;
@@ -351,7 +351,7 @@ fn generation(folder: &Path) -> Result<Generation, String> {
 /// Changes the script of the first pipeline, and carries it out.
 fn reload(folder: &Path, handle: &Handle, version: u64) -> Result<(), String> {
     fs::write(folder.join("p0.rhai"), script(version)).map_err(|error| error.to_string())?;
-    // As the command line does it.
+    // As after a save.
     let mut turn = handle.reload_turn();
     let next = Generation::load_again(&handle.generation(), &mut turn, Trigger::Watch);
     let next = next.map_err(|diagnostics| diagnostics.render(false))?;

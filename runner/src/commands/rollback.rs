@@ -94,10 +94,11 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
         Some(generation) => generation,
         None => previous(place)?,
     };
+    let files = files_of(place, generation)?;
     if command.data.is_some() {
-        refuse_other_folder(place, &files_of(place, generation)?)?;
+        refuse_other_folder(place, &files)?;
     }
-    restore(place, generation)?;
+    write_back(place, &files)?;
     // Only a runner gives renamed parts their earlier names back, so a step may begin anew.
     let plan = match place.ask(Query::Plan) {
         Ok(Answer::Plan(Planned::Plan(plan))) => Some(plan),
@@ -131,13 +132,16 @@ fn previous(place: &CommandTarget) -> Result<u64, Exit> {
 
 /// Writes the files of a generation. Pipelines that it does not have are set aside under another name.
 fn restore(place: &CommandTarget, generation: u64) -> Result<(), Exit> {
-    let files = files_of(place, generation)?;
+    write_back(place, &files_of(place, generation)?)
+}
+
+fn write_back(place: &CommandTarget, files: &HistoryFiles) -> Result<(), Exit> {
     let root = &place.configuration.root;
-    write(root, &files).map_err(|(path, error)| exit::fail(format_args!("`{}`: {error}", path.display())))?;
+    // First, so that a runner which reads meanwhile does not take these pipelines for a part of that generation.
     if place.configuration.given.config.is_dir() {
-        set_aside(root, &files).map_err(|error| exit::fail(format_args!("`{}`: {error}", root.display())))?;
+        set_aside(root, files).map_err(|error| exit::fail(format_args!("`{}`: {error}", root.display())))?;
     }
-    Ok(())
+    write(root, files).map_err(|(path, error)| exit::fail(format_args!("`{}`: {error}", path.display())))
 }
 
 fn files_of(place: &CommandTarget, generation: u64) -> Result<HistoryFiles, Exit> {

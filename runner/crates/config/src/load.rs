@@ -40,7 +40,7 @@ use tidegate_model::suggest::nearest;
 
 const SETTINGS: &str = "tidegate.toml";
 const DATA: &str = ".tidegate";
-/// How often a folder is listed if files of it are removed while it is read. Afterwards this is a mistake.
+/// How often a folder is listed if files are added or removed while it is read.
 const LISTINGS_MAX: usize = 4;
 
 /// The environment of a configuration besides its files.
@@ -131,7 +131,7 @@ pub fn load_again(path: &Path, options: &LoadOptions, readings: &mut Readings) -
     }
 }
 
-/// Lists the files and reads them. Also returns whether a listed file was removed meanwhile.
+/// Lists the files and reads them. Also returns whether a file was added or removed meanwhile.
 fn load_listed(path: &Path, options: &LoadOptions, readings: &mut Readings) -> (Draft, bool) {
     let mut loading = Loading::new(&options.env, readings);
     loading.keeps_unset = options.keeps_unset;
@@ -163,7 +163,10 @@ fn load_listed(path: &Path, options: &LoadOptions, readings: &mut Readings) -> (
     let configuration = Some(loading.check(found.root, data, settings, found.single));
     let unset = std::mem::take(&mut loading.unset);
     let configuration = configuration.filter(|_| data_is_known);
-    let is_outdated = loading.is_outdated && !found.single;
+    // Files that were added or removed meanwhile are a part of one change: half of it may be valid.
+    let now = if options.recorded.is_some() { None } else { find(path, &mut Vec::new()) };
+    let is_same = now.is_none_or(|now| now.pipelines == found.pipelines && now.settings == found.settings);
+    let is_outdated = loading.is_outdated || !is_same;
     (Draft { configuration, diagnostics: loading.into_diagnostics(path), unset }, is_outdated)
 }
 
@@ -523,9 +526,32 @@ mod tests {
         let options = LoadOptions { env: Box::new(env), ..LoadOptions::default() };
         let (configuration, _) = load(folder.path(), &options).finish().unwrap_or_else(|all| panic!("{all}"));
         assert_eq!(configuration.pipelines.len(), 1);
-        // A link without a target is there.
+        // A link without a target is there: another listing would find it again.
         std::os::unix::fs::symlink("nowhere", folder.path().join("c.toml")).unwrap();
-        assert!(load(folder.path(), &options).finish().is_err());
+        let (draft, is_outdated) = load_listed(folder.path(), &options, &mut Readings::default());
+        assert!(draft.finish().is_err() && !is_outdated);
+        fs::remove_file(folder.path().join("c.toml")).unwrap();
+        // A file that was read before it is removed is no part of the configuration, too.
+        fs::rename(folder.path().join("a.toml"), folder.path().join("z.toml")).unwrap();
+        fs::write(&removed, PIPELINE.replace("${TO}", "out")).unwrap();
+        let (configuration, _) = load(folder.path(), &options).finish().unwrap_or_else(|all| panic!("{all}"));
+        assert_eq!(configuration.pipelines.len(), 1);
+    }
+
+    #[test]
+    fn missing_files_that_are_no_texts_are_sought() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.toml");
+        for (line, missing) in [
+            ("command = [\"./gone.sh\"]", "gone.sh"),
+            ("command = [\"true\"]\ncwd = \"gone\"", "gone"),
+            ("command = [\"${file:secret}\"]", "secret"),
+        ] {
+            fs::write(&file, format!("[source.in]\ntype = \"exec\"\n{line}\n")).unwrap();
+            let draft = load(folder.path(), &LoadOptions::default());
+            let missing = folder.path().join(missing);
+            assert!(draft.diagnostics.files().sought().any(|sought| sought == missing), "{line}");
+        }
     }
 
     #[test]

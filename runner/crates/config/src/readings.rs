@@ -107,7 +107,9 @@ mod tests {
         format = "ndjson"
     "#;
 
-    /// Files that depend on the disk in other ways, or have a warning.
+    const STEP: &str = "[step.b]\nfrom = \"in\"\nto = \"out\"\nrun = \"b.rhai\"\n";
+
+    /// Files that depend on the disk in other ways, or have a warning, without [`STEP`].
     const READ_EACH_TIME: [(&str, &str); 6] = [
         (
             "command.toml",
@@ -116,10 +118,6 @@ mod tests {
             type = "exec"
             command = ["./lines.sh"]
             cwd = "work"
-            [step.b]
-            from = "in"
-            to = "out"
-            run = "b.rhai"
             "#,
         ),
         (
@@ -127,11 +125,8 @@ mod tests {
             r#"
             [source.in]
             type = "http"
-            [step.b]
-            from = "in"
-            to = "out"
-            run = "b.rhai"
-            config = { token = "${file:token.txt}" }
+            [step.b.config]
+            token = "${file:token.txt}"
             "#,
         ),
         (
@@ -141,10 +136,6 @@ mod tests {
             type = "file"
             path = "in[.ndjson"
             format = "ndjson"
-            [step.b]
-            from = "in"
-            to = "out"
-            run = "b.rhai"
             "#,
         ),
         (
@@ -154,10 +145,6 @@ mod tests {
             type = "schedule"
             cron = "0 9 * * *"
             time_zone = "Europe/Berlin"
-            [step.b]
-            from = "in"
-            to = "out"
-            run = "b.rhai"
             "#,
         ),
         (
@@ -165,10 +152,6 @@ mod tests {
             r#"
             [source.in]
             type = "http"
-            [step.b]
-            from = "in"
-            to = "out"
-            run = "b.rhai"
             [sink.out]
             type = "file"
             path = "$HOME.ndjson"
@@ -180,10 +163,6 @@ mod tests {
             r#"
             [source.in]
             type = "http"
-            [step.b]
-            from = "in"
-            to = "out"
-            run = "b.rhai"
             [[test]]
             name = "a job"
             step = "b"
@@ -199,7 +178,10 @@ mod tests {
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let script = "fn process(job) { job }";
-        for (name, text) in READ_EACH_TIME.into_iter().chain([
+        for (name, text) in READ_EACH_TIME {
+            fs::write(folder.path().join(name), format!("{text}\n{STEP}")).unwrap();
+        }
+        for (name, text) in [
             ("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n"),
             ("kept.toml", KEPT),
             ("other.toml", OTHER),
@@ -217,7 +199,7 @@ mod tests {
             ("in[.ndjson", "{}"),
             ("names.csv", "id,name\n1,a\n"),
             ("jobs.ndjson", "{}\n"),
-        ]) {
+        ] {
             fs::write(folder.path().join(name), text).unwrap();
         }
         fs::set_permissions(folder.path().join("lines.sh"), fs::Permissions::from_mode(0o755)).unwrap();

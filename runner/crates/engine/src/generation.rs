@@ -66,9 +66,9 @@ impl Generation {
         let draft = draft.flatten().unwrap_or_else(|| Self::draft(&given.config, &options, readings));
         // Plugins may start threads, which would yield, too.
         let next = Self::of(draft, given.clone(), true)?;
-        let digest = || next.digest_like(&current.digest);
-        if !yields || beside_jobs(digest).is_err() {
-            digest();
+        if yields {
+            // Otherwise it is worked out on first use.
+            let _ = beside_jobs(|| next.digest_like(&current.digest));
         }
         Ok(next)
     }

@@ -248,7 +248,7 @@ impl Handle {
     }
 
     /// Waits for the reload before, so that none replaces a later one by files that it has read earlier.
-    /// Returns what these files meant; the first reload reads them all, since most runs are never reloaded.
+    /// Returns the declarations of the last load. There are none at first, since most runs are never reloaded.
     pub fn reload_turn(&self) -> MutexGuard<'_, Readings> {
         self.current.turn.lock()
     }
