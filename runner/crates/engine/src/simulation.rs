@@ -202,7 +202,7 @@ fn seeds_of_steps_whose_queuer_changes_and_once_failed_pass() {
 
 #[test]
 fn seeds_of_joins_by_key_that_once_failed_pass() {
-    for seed in [5723, 10_380, 11_446, 12_933, 14_710] {
+    for seed in [5723, 10_061, 10_380, 11_446, 12_933, 14_710] {
         play::play_joins(seed);
     }
 }

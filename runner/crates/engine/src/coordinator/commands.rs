@@ -66,9 +66,10 @@ impl Coordinator {
                     self.track_pending_commit(step, batch, false);
                     let Some(state) = self.steps.get_mut(step) else { continue };
                     let (declared, is_queued) = (state.declared.clone(), state.is_queued());
-                    let Some(held) = state.batches.get_mut(&batch) else { continue };
+                    let StepState { batches, queued, .. } = state;
+                    let Some(held) = batches.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
-                    let places = std::mem::take(&mut held.places);
+                    let places = held.take_places(queued.as_mut().map(|queued| &mut queued.buffer));
                     let rows = if is_queued && before == DurabilityBarrier::Snapshot {
                         let work = held.work.clone();
                         self.begun_rows(step, &work, now)
@@ -182,7 +183,7 @@ impl Coordinator {
     pub(crate) fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
         // The count must change before the batch is sent.
         self.track_pending_commit(step, batch, false);
-        let Some(StepState { declared, batches, .. }) = self.steps.get_mut(step) else { return };
+        let Some(StepState { declared, batches, queued, .. }) = self.steps.get_mut(step) else { return };
         let Some(held) = batches.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
@@ -215,7 +216,7 @@ impl Coordinator {
             settles,
             counters,
             bytes: held.work.byte_len(),
-            places: std::mem::take(&mut held.places),
+            places: held.take_places(queued.as_mut().map(|queued| &mut queued.buffer)),
             rest,
         };
         actions.push(Action::Commit(CommitRequest::Enter(StepChange::Delivery(Box::new(delivery)))));

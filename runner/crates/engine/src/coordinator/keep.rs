@@ -47,7 +47,7 @@ impl Coordinator {
             settles,
             counters: Counters::default(),
             bytes: 0,
-            places: std::mem::take(&mut held.places),
+            places: held.take_places(Some(buffer)),
             rest: None,
         };
         actions.push(Action::Commit(CommitRequest::Enter(StepChange::Delivery(Box::new(delivery)))));

@@ -135,9 +135,8 @@ impl Coordinator {
         let state = self.steps.get_mut(step)?;
         let buffer = state.buffer()?;
         let missing = buffer.missing(&jobs);
-        let places = std::mem::take(&mut buffer.places);
         let held = if missing.is_empty() { Vec::new() } else { buffer.blocks_of(&jobs) };
-        state.batches.insert(id, InFlightBatch { picked: jobs, held, places, ..InFlightBatch::default() });
+        state.batches.insert(id, InFlightBatch { picked: jobs, held, ..InFlightBatch::default() });
         if missing.is_empty() {
             return self.on_jobs_fetched(step, id, FetchedJobs::default(), now);
         }

@@ -6,6 +6,7 @@ use crate::batch::input::{BatchInput, BatchSlice};
 use crate::batch::result::BatchResult;
 use crate::commit::request::{BatchJobs, SourcePositions};
 use crate::step::declared::DeclaredStep;
+use crate::step::job_buffer::JobBuffer;
 use tidegate_dispatch::{BatchId, Failed, JobKey, JobOutcome};
 use tidegate_model::Batch;
 use tidegate_store::ParkedKey;
@@ -17,6 +18,7 @@ pub(crate) struct InFlightBatch {
     /// The step as it was when the batch was run. The rest of a batch is run in the same way: no output of a later
     /// script comes before one of an earlier script.
     pub(crate) step: Option<DeclaredStep>,
+    /// Positions of the reads that begin in it; none for a batch of picked jobs.
     pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.
     pub(crate) coming: bool,
@@ -44,6 +46,14 @@ impl InFlightBatch {
             return self.work.first(taken);
         }
         BatchJobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
+    }
+
+    /// Source positions for the next commit of its step, which is that of this batch. `buffer`: that of a queued step.
+    ///
+    /// Batches of picked jobs may be committed in another order than they were formed. So the first commit behind a
+    /// read carries its positions: without them, progress could be in a file that the store does not know.
+    pub(crate) fn take_places(&mut self, buffer: Option<&mut JobBuffer>) -> SourcePositions {
+        std::mem::take(buffer.map_or(&mut self.places, |buffer| &mut buffer.places))
     }
 
     /// Divides a claimed batch into batches of at most `lot` jobs, in their order.
