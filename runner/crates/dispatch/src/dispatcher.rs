@@ -515,7 +515,7 @@ impl Dispatcher {
     /// Records the time at which a step may act.
     fn note_wake(&mut self, position: usize, now: Timestamp) {
         let Some(step) = self.steps.get_mut(position) else { return };
-        let wake = if step.paused { None } else { step.machine.next_wakeup(now) };
+        let wake = if step.paused || step.drains { None } else { step.machine.next_wakeup(now) };
         let before = std::mem::replace(&mut step.wake, wake);
         if before != wake {
             before.map(|before| self.wakes.remove(&(before, position)));

@@ -76,6 +76,8 @@ pub(crate) struct QueuedStep {
     unfinished: UnfinishedJobs,
     batches: InFlightBatches,
     claims: Claims,
+    /// What the jobs that are ready wait for since the last picking.
+    awaits: Awaits,
     /// Order of the deliveries; `None`: each job is delivered as it finishes.
     line: Option<DeliveryLine>,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
@@ -86,6 +88,17 @@ pub(crate) struct QueuedStep {
     broken: bool,
     /// Buffer of picked jobs, reused to save allocations.
     picked: Vec<JobKey>,
+}
+
+/// What lets the next job start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaits {
+    /// A time, or another job.
+    Time,
+    /// An event: a read, or the end of a batch.
+    Event,
+    /// The delivery of the first job of the line, which may wait for a time.
+    Line,
 }
 
 /// Progress of a halt.
@@ -144,6 +157,7 @@ impl QueuedStep {
             unfinished: UnfinishedJobs::default(),
             batches: InFlightBatches::default(),
             claims,
+            awaits: Awaits::Time,
             line: ordered.then(DeliveryLine::default),
             reads: BTreeMap::new(),
             held: 0,
@@ -405,11 +419,11 @@ impl StepMachine for QueuedStep {
         // The end of the outputs in flight starts others.
         let may_deliver = self.batches.late() < self.late_batches_max;
         let late = self.late.first().filter(|_| may_deliver).and_then(|&(due, _)| due.time());
-        // Behind the first job of the step, the end of that job starts others.
-        let is_measuring = !self.uses_pool && !self.sizing.is_measured() && !self.batches.is_empty();
-        // The end of a claimed job starts others.
-        let awaits_room = is_measuring || self.claims.awaits_room(&self.batches);
-        let room = self.room_wakes(now).filter(|&wake| wake > now || !awaits_room);
+        let room = match self.awaits {
+            Awaits::Time => self.room_wakes(now),
+            Awaits::Event => None,
+            Awaits::Line => self.line_wakes(now),
+        };
         late.into_iter().chain(room).chain(self.slow_from(now)).min()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::in_flight::{BatchContent, Phase, QueuedBatch};
-use super::{Halting, QueuedStep};
+use super::{Awaits, Halting, QueuedStep};
 use crate::batch_size::LONG;
 use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome, Wait};
 use crate::step_machine::{DispatchContext, number};
@@ -68,15 +68,24 @@ impl QueuedStep {
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
+        self.awaits = Awaits::Time;
         // A clock that was set back ends the wait.
         self.held_back = self.held_back.filter(|wait| wait.lasts(now));
-        if self.held_back.is_some() || self.catches_up(context.heads) || !self.passes_gate(now, commands) {
+        if self.held_back.is_some() {
+            return;
+        }
+        if self.catches_up(context.heads) {
+            self.awaits = Awaits::Event;
+            return;
+        }
+        if !self.passes_gate(now, commands) {
             return;
         }
         if self.claims.is_ahead() {
             return self.claim(context, now, commands);
         }
         if self.is_line_full(context.bounds) {
+            self.awaits = Awaits::Line;
             return self.pick_first_in_line(context, now, commands);
         }
         let most = self.row.min(self.sizing.jobs());
@@ -100,6 +109,7 @@ impl QueuedStep {
                 self.add_batch(jobs, BatchContent::Attempts, context, commands);
             }
         }
+        self.awaits = Awaits::Event;
     }
 
     /// Picks the job that all results in memory wait for.
@@ -117,10 +127,9 @@ impl QueuedStep {
     /// Claims jobs ahead of their places.
     fn claim(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         let mut left = self.claims.wanted(&self.batches);
-        self.claims.is_full = false;
         while left > 0 {
             if !self.may_claim(context.bounds.bytes) {
-                self.claims.is_full = true;
+                self.awaits = Awaits::Event;
                 return;
             }
             self.room.start(now, left.min(CLAIM), &mut self.picked);
@@ -131,6 +140,7 @@ impl QueuedStep {
             left -= jobs.len();
             self.add_batch(jobs, BatchContent::Attempts, context, commands);
         }
+        self.awaits = Awaits::Event;
     }
 
     /// Whether the bytes in flight allow another claim. Jobs that have a place are always claimed.

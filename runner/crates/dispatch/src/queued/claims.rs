@@ -36,8 +36,6 @@ pub(crate) struct Claims {
     mean: Option<u64>,
     /// Whether nothing is claimed, and all that is claimed is given back.
     pub(crate) withheld: bool,
-    /// Whether the bytes in flight allow no claim.
-    pub(crate) is_full: bool,
     /// `None`: jobs run beside each other.
     serial: Option<SerialClaims>,
 }
@@ -60,7 +58,7 @@ impl Claims {
             None => limit.map_or(usize::MAX, |most| most.get() as usize),
         };
         let lot_max = if serial.is_some() { 1 } else { lot_max };
-        Self { ahead, lot_max, at_once, mean: None, withheld: false, is_full: false, serial }
+        Self { ahead, lot_max, at_once, mean: None, withheld: false, serial }
     }
 
     /// Number of jobs by which the waiting room may exceed `max_processing`: jobs that are claimed, and jobs whose
@@ -149,11 +147,6 @@ impl Claims {
     pub(crate) fn places(&self, batches: &InFlightBatches) -> usize {
         let undelivered = self.serial.map_or(0, |_| batches.count(Phase::Committing));
         self.at_once.saturating_sub(batches.count(Phase::Running) + undelivered)
-    }
-
-    /// Whether jobs wait for the end of others before more are claimed.
-    pub(crate) fn awaits_room(&self, batches: &InFlightBatches) -> bool {
-        self.is_ahead() && (self.is_full || self.wanted(batches) == 0)
     }
 
     /// Number of jobs to claim now. They are claimed in lots: many small records cost more than a few large ones.

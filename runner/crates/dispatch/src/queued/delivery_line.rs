@@ -113,6 +113,11 @@ impl QueuedStep {
         Some(self.unfinished.at(next).unwrap_or(JobKey::fresh(next)))
     }
 
+    /// Time at which the first job of the line may start, unless an event starts it before.
+    pub(crate) fn line_wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        self.room.job_wakes(self.first_in_line()?, now)
+    }
+
     /// Completed jobs wait for their turn. A job that must be submitted again does not.
     pub(crate) fn complete_in_order(&mut self, key: JobKey, resubmits: bool, now: Timestamp) -> bool {
         let Some(index) = self.place(key).filter(|_| !resubmits) else { return false };

@@ -1,6 +1,6 @@
 //! Selection: chooses the next job to start, and the next time at which one may start.
 
-use super::WaitingRoom;
+use super::{JobKey, WaitingRoom};
 use super::lane_list::{Heads, LaneList};
 use super::policy::StartOrder;
 use super::slab::{JobState, ListKind, NONE};
@@ -29,6 +29,16 @@ impl WaitingRoom {
         }?;
         let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
         Some(spent.map_or(wake, |until| until.max(wake)))
+    }
+
+    /// Next time after `now` at which this job may become startable. `None`: no time makes it so.
+    #[must_use]
+    pub fn job_wakes(&self, key: JobKey, now: Timestamp) -> Option<Timestamp> {
+        let slot = self.jobs.find(key)?;
+        let due = Some(self.jobs.until(slot)).filter(|_| self.jobs.job_state(slot) == JobState::Delayed);
+        let rate = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
+        let lanes = self.lanes.first_pause_end().into_iter().chain(self.lanes.next_wake());
+        due.into_iter().chain(rate).chain(lanes).filter(|&wake| wake > now).min()
     }
 
     /// Whether the next job may be any of the waiting ones, and not only the one that came first.

@@ -283,7 +283,13 @@ impl Stage<'_> {
     fn tick(&mut self) {
         let mut actions = Vec::new();
         let heard = self.before(None);
-        self.coordinator.tick(self.world.clock.now(), &mut actions);
+        let now = self.world.clock.now();
+        self.coordinator.tick(now, &mut actions);
+        let wakes = self.coordinator.wakes(now);
+        assert!(
+            !actions.is_empty() || wakes.is_none_or(|wakes| wakes > now),
+            "the run takes all time of a processor: it wakes at {wakes:?} again"
+        );
         self.after(&heard);
         self.carry_out(actions);
     }
