@@ -166,10 +166,12 @@ impl Pass {
         })
     }
 
-    /// Whether no job behind this one is accounted for.
+    /// Whether the pass has accounted for no job behind this one.
     pub(crate) fn is_last(&self, indices: &[u64]) -> bool {
-        let mut given = indices.iter().zip(&self.next).filter(|(index, _)| **index > 0);
-        given.all(|(index, next)| index + 1 == *next)
+        let given = indices.iter().zip(&self.next).enumerate().filter(|(_, (index, _))| **index > 0);
+        let mut behind =
+            given.flat_map(|(input, (index, next))| (index + 1..*next).map(move |at| (input, at)));
+        behind.all(|job| self.left.contains(&job))
     }
 
     /// Inputs as origins name them.
