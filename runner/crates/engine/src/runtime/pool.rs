@@ -73,6 +73,8 @@ type PoolTask = (WorkerTask, Option<Resumed>);
 struct PoolState {
     shares: ThreadShares<PoolTask>,
     free: usize,
+    /// Whether a free thread waits for the time at which a task may run.
+    watched: bool,
     /// Number of threads that have not ended.
     alive: usize,
     threads: Vec<JoinHandle<()>>,
@@ -90,6 +92,7 @@ impl Pool {
         let state = PoolState {
             shares: ThreadShares::new(processors, THREADS_MAX),
             free: 0,
+            watched: false,
             alive: 0,
             threads: Vec::new(),
             closed: false,
@@ -126,9 +129,10 @@ impl Pool {
             return Ok(());
         }
         add(&mut state.shares);
-        match self.wake(&mut state) {
+        let alive = state.alive;
+        match self.wake(state) {
             // A thread of the pool takes the task after its own.
-            Err(_) if state.alive > 0 => Ok(()),
+            Err(_) if alive > 0 => Ok(()),
             woken => woken,
         }
     }
@@ -173,12 +177,16 @@ impl Pool {
         std::mem::take(&mut state.threads)
     }
 
-    /// Wakes or starts a thread for the tasks that wait.
-    fn wake(&self, state: &mut PoolState) -> std::io::Result<()> {
-        if !state.shares.has_waiting() {
+    /// Wakes or starts a thread for the tasks that wait, if one may run now or nobody waits with them. Few threads are
+    /// woken while all processors are busy: the one that ends its task takes the next.
+    fn wake(&self, mut state: MutexGuard<'_, PoolState>) -> std::io::Result<()> {
+        let is_watched = state.watched || !state.shares.has_waiting();
+        if is_watched && !state.shares.has_next(self.0.started.elapsed()) {
             return Ok(());
         }
         if state.free > 0 {
+            // A woken thread locks the state.
+            drop(state);
             self.0.changed.notify_one();
             return Ok(());
         }
@@ -246,7 +254,7 @@ impl Pool {
                 NextTask::Run(ticket, task) => {
                     state.free -= 1;
                     // Without another thread, the tasks that wait for this one go on later.
-                    let _ = self.wake(&mut state);
+                    let _ = self.wake(state);
                     return Some((ticket, task));
                 }
                 NextTask::Wait(_) if worker.has_retired() => {
@@ -264,28 +272,31 @@ impl Pool {
     fn drop_retired<'s>(
         &'s self,
         worker: &mut WorkerThread<'_>,
-        mut state: MutexGuard<'s, PoolState>,
+        state: MutexGuard<'s, PoolState>,
     ) -> MutexGuard<'s, PoolState> {
         // Without another thread, the tasks go on later.
-        let _ = self.wake(&mut state);
-        drop(state);
+        let _ = self.wake(state);
         worker.drop_retired();
         self.0.state.lock()
     }
 
     fn wait<'s>(
         &'s self,
-        state: MutexGuard<'s, PoolState>,
+        mut state: MutexGuard<'s, PoolState>,
         until: Option<Duration>,
     ) -> MutexGuard<'s, PoolState> {
-        let Some(until) = until else {
+        // One thread is enough to watch the tasks that wait.
+        let Some(until) = until.filter(|_| !state.watched) else {
             return self.0.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         };
+        state.watched = true;
         let left = until.saturating_sub(self.0.started.elapsed());
-        match self.0.changed.wait_timeout(state, left) {
+        let mut state = match self.0.changed.wait_timeout(state, left) {
             Ok((state, _)) => state,
             Err(poisoned) => poisoned.into_inner().0,
-        }
+        };
+        state.watched = false;
+        state
     }
 }
 
