@@ -76,7 +76,7 @@ pub(crate) struct QueuedStep {
     unfinished: UnfinishedJobs,
     batches: InFlightBatches,
     claims: Claims,
-    /// What the jobs that are ready wait for since the last picking.
+    /// Condition of the next start, as of the last picking.
     awaits: Awaits,
     /// Order of the deliveries; `None`: each job is delivered as it finishes.
     line: Option<DeliveryLine>,
@@ -90,7 +90,7 @@ pub(crate) struct QueuedStep {
     picked: Vec<JobKey>,
 }
 
-/// What lets the next job start.
+/// Condition of the next start of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaits {
     /// A time, or another job.
@@ -419,10 +419,11 @@ impl StepMachine for QueuedStep {
         // The end of the outputs in flight starts others.
         let may_deliver = self.batches.late() < self.late_batches_max;
         let late = self.late.first().filter(|_| may_deliver).and_then(|&(due, _)| due.time());
+        // A claim that has started since the last picking may have made room for others, which start now.
+        let awaits_event = self.awaits == Awaits::Event || self.claims.awaits_room(&self.batches);
         let room = match self.awaits {
-            Awaits::Time => self.room_wakes(now),
-            Awaits::Event => None,
             Awaits::Line => self.line_wakes(now),
+            Awaits::Time | Awaits::Event => self.room_wakes(now).filter(|&wake| wake > now || !awaits_event),
         };
         late.into_iter().chain(room).chain(self.slow_from(now)).min()
     }

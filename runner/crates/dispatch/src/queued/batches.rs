@@ -140,7 +140,6 @@ impl QueuedStep {
             left -= jobs.len();
             self.add_batch(jobs, BatchContent::Attempts, context, commands);
         }
-        self.awaits = Awaits::Event;
     }
 
     /// Whether the bytes in flight allow another claim. Jobs that have a place are always claimed.
@@ -306,10 +305,11 @@ impl QueuedStep {
         !self.uses_pool && (self.sizing.is_slow() || has_long())
     }
 
-    /// Time from which on a running job counts as slow, if jobs wait for its worker.
+    /// Time from which on a running job counts as slow, if jobs wait for its worker or for its end.
     pub(crate) fn slow_from(&self, now: Timestamp) -> Option<Timestamp> {
         let waiting = self.batches.count(Phase::Ready) + self.batches.count(Phase::Begun);
-        if self.uses_pool || self.sizing.is_measured() && waiting == 0 {
+        let awaits_end = waiting > 0 || self.awaits == Awaits::Event;
+        if self.uses_pool || self.sizing.is_measured() && !awaits_end {
             return None;
         }
         let from = self.batches.running_since()?.0 + LONG;

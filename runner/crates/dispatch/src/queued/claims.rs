@@ -149,6 +149,11 @@ impl Claims {
         self.at_once.saturating_sub(batches.count(Phase::Running) + undelivered)
     }
 
+    /// Whether jobs wait for the end of others before more are claimed.
+    pub(crate) fn awaits_room(&self, batches: &InFlightBatches) -> bool {
+        self.is_ahead() && self.wanted(batches) == 0
+    }
+
     /// Number of jobs to claim now. They are claimed in lots: many small records cost more than a few large ones.
     pub(crate) fn wanted(&self, batches: &InFlightBatches) -> usize {
         let most = self.places(batches).min(self.ahead).saturating_add(self.ahead_now());

@@ -88,6 +88,25 @@ fn a_batch_that_leaves_its_worker_makes_room_for_another_once() {
 }
 
 #[test]
+fn jobs_behind_quick_ones_that_suddenly_take_long_start_beside_them() {
+    let rules = QueuePolicy { max_processing: None, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, batch: 1, ..pure() });
+    play.start();
+    play.read(1, 20);
+    play.picked(0);
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1, pick #1 2, pick #2 3, pick #3 4");
+    assert_eq!(play.committed(0), "passed 1, pick #4 5");
+    assert_eq!(play.picked(1), "run #1");
+    assert_eq!(play.picked(2), "run #2");
+    assert_eq!(play.picked(3), "");
+    assert_eq!(play.picked(4), "");
+    // All batches are taken, so no time starts another one before these jobs count as slow.
+    play.now = play.dispatcher.wakes().unwrap();
+    assert_eq!(play.now, Timestamp(400));
+    assert!(play.on(Event::Tick).starts_with("pick #5 6, "));
+}
+
+#[test]
 fn quick_jobs_share_a_batch() {
     let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(8), ..picking().rules };
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..pure() });

@@ -177,7 +177,7 @@ impl Pool {
         std::mem::take(&mut state.threads)
     }
 
-    /// Wakes or starts a thread for the tasks that wait, if one may run now or nobody waits with them. Few threads are
+    /// Wakes or starts a thread for the tasks that wait, if one may run now or no thread waits with them. Few threads are
     /// woken while all processors are busy: the one that ends its task takes the next.
     fn wake(&self, mut state: MutexGuard<'_, PoolState>) -> std::io::Result<()> {
         let is_watched = state.watched || !state.shares.has_waiting();
