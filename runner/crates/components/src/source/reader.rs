@@ -121,6 +121,9 @@ impl Reader {
         if let Some(segment) = found {
             let mark = mark.filter(|mark| mark.segment == segment.ordinal && mark.index <= next);
             let done = segment.end.filter(|end| end.index <= next);
+            // An earlier reader of this run may have stopped before a commit carried them.
+            let news = reader.shared.segments().news().into_iter();
+            reader.owed = news.filter(|earlier| earlier.ordinal < segment.ordinal).collect();
             reader.enter(&segment, done.or(mark).unwrap_or_else(|| segment.start()));
         }
         reader

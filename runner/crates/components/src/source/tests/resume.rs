@@ -160,6 +160,23 @@ fn each_batch_carries_the_segments_it_stands_on() {
 }
 
 #[test]
+fn a_reader_that_begins_in_a_later_file_carries_the_earlier_ones_that_no_commit_has() {
+    let mut world = World::new("in");
+    world.put("in/a", "1\n").put("in/b", "2\n").put("in/c", "3\n");
+    let source = world.open().unwrap();
+    let mut stopped = world.reader(&source, 1);
+    while let Read::Batch(_) = stopped.read(LIMIT).unwrap() {}
+    let mut next = world.reader(&source, 3);
+    while let Read::Batch(read) = next.read(LIMIT).unwrap() {
+        world.commit(&read);
+    }
+    assert_eq!(world.segments.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+    let again = world.open().unwrap();
+    let mut reader = world.reader(&again, 4);
+    assert!(!matches!(reader.read(LIMIT).unwrap(), Read::Batch(_)));
+}
+
+#[test]
 fn one_job_can_be_looked_at() {
     let mut world = World::new("in");
     world.put("in/a", numbers(1..=3000)).put("in/b", "x\ny");
