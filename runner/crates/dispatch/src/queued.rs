@@ -93,10 +93,12 @@ pub(crate) struct QueuedStep {
 /// Condition of the next start of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaits {
-    /// A time, or another job.
+    /// A time, or an event that brings a job or opens the gate.
     Time,
-    /// An event: a read, or the end of a batch.
+    /// A read, or the end of a batch.
     Event,
+    /// A claim, for which the batches in flight leave less than this number of bytes.
+    Memory(usize),
     /// The delivery of the first job of the line, which may wait for a time.
     Line,
 }
@@ -343,6 +345,8 @@ impl StepMachine for QueuedStep {
                     self.give_back(commands);
                 }
                 self.deliver_in_order(true, context, commands);
+                // It may end the reading of the initial backlog, which picking waits for.
+                self.skip_finished();
                 self.admit();
                 self.pick_late(context, now, commands);
                 self.settle_pending(context, commands);
@@ -419,11 +423,15 @@ impl StepMachine for QueuedStep {
         // The end of the outputs in flight starts others.
         let may_deliver = self.batches.late() < self.late_batches_max;
         let late = self.late.first().filter(|_| may_deliver).and_then(|&(due, _)| due.time());
-        // A claim that has started since the last picking may have made room for others, which start now.
-        let awaits_event = self.awaits == Awaits::Event || self.claims.awaits_room(&self.batches);
+        // Batches that have started since the last picking may have made room for claims, which are made now.
+        let awaits_event = match self.awaits {
+            Awaits::Event => true,
+            Awaits::Memory(most) => !self.may_claim(most),
+            Awaits::Time | Awaits::Line => self.claims.awaits_room(&self.batches),
+        };
         let room = match self.awaits {
             Awaits::Line => self.line_wakes(now),
-            Awaits::Time | Awaits::Event => self.room_wakes(now).filter(|&wake| wake > now || !awaits_event),
+            _ => self.room_wakes(now).filter(|&wake| wake > now || !awaits_event),
         };
         late.into_iter().chain(room).chain(self.slow_from(now)).min()
     }

@@ -129,7 +129,7 @@ impl QueuedStep {
         let mut left = self.claims.wanted(&self.batches);
         while left > 0 {
             if !self.may_claim(context.bounds.bytes) {
-                self.awaits = Awaits::Event;
+                self.awaits = Awaits::Memory(context.bounds.bytes);
                 return;
             }
             self.room.start(now, left.min(CLAIM), &mut self.picked);
@@ -143,7 +143,7 @@ impl QueuedStep {
     }
 
     /// Whether the bytes in flight allow another claim. Jobs that have a place are always claimed.
-    fn may_claim(&self, bytes_max: usize) -> bool {
+    pub(crate) fn may_claim(&self, bytes_max: usize) -> bool {
         let fits = self.batches.made_bytes() < bytes_max;
         fits && (self.held < bytes_max || self.batches.stock() < self.claims.places(&self.batches))
     }

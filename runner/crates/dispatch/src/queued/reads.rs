@@ -39,16 +39,19 @@ impl QueuedStep {
         commands.push(Command::ReleaseRead { step: self.position, read });
     }
 
+    /// Skips the jobs that are finished: they need no read, and retention may have deleted them.
+    pub(crate) fn skip_finished(&mut self) {
+        if self.input.reading == ReaderState::Ready && self.input.next <= self.progress.position() {
+            self.input.skip_to(self.progress.position() + 1);
+        }
+    }
+
     pub(crate) fn read(
         &mut self,
         context: &DispatchContext<'_>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
-        // Jobs that earlier runs finished need no read, and retention may have deleted them.
-        if self.input.reading == ReaderState::Ready && self.input.next <= self.progress.position() {
-            self.input.skip_to(self.progress.position() + 1);
-        }
         let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
         let fits = self.held < context.bounds.bytes || self.reads.is_empty();
         self.is_full = !(ahead && fits);

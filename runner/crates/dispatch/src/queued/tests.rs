@@ -107,6 +107,19 @@ fn jobs_behind_quick_ones_that_suddenly_take_long_start_beside_them() {
 }
 
 #[test]
+fn a_stored_job_starts_though_the_backlog_before_it_was_cancelled_while_it_was_read() {
+    let rules = QueuePolicy { strategy: StartOrder::OneRoundParallel, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
+    play.dispatcher.saw(0, &JobAttributes::new(JobKey::stored(1), 1), WaitingState::Waiting);
+    assert_eq!(play.start(), "read 1");
+    for index in 1..=9 {
+        play.dispatcher.account(0, index, play.now, &mut Vec::new());
+    }
+    let read = play.read(1, 5);
+    assert!(read.contains("pick #0 "), "{read}");
+}
+
+#[test]
 fn quick_jobs_share_a_batch() {
     let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(8), ..picking().rules };
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..pure() });

@@ -180,8 +180,8 @@ impl Pool {
     /// Wakes or starts a thread for the tasks that wait, if one may run now or no thread waits with them. Few threads are
     /// woken while all processors are busy: the one that ends its task takes the next.
     fn wake(&self, mut state: MutexGuard<'_, PoolState>) -> std::io::Result<()> {
-        let is_watched = state.watched || !state.shares.has_waiting();
-        if is_watched && !state.shares.has_next(self.0.started.elapsed()) {
+        let needs_no_watch = state.watched || !state.shares.has_waiting();
+        if needs_no_watch && !state.shares.has_next(self.0.started.elapsed()) {
             return Ok(());
         }
         if state.free > 0 {

@@ -18,7 +18,7 @@ pub(crate) struct InFlightBatch {
     /// The step as it was when the batch was run. The rest of a batch is run in the same way: no output of a later
     /// script comes before one of an earlier script.
     pub(crate) step: Option<DeclaredStep>,
-    /// Positions of the reads that begin in it; none for a batch of picked jobs.
+    /// Positions of the reads that begin in it. Those of picked jobs are in the job buffer.
     pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.
     pub(crate) coming: bool,
@@ -48,7 +48,7 @@ impl InFlightBatch {
         BatchJobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
     }
 
-    /// Source positions for the next commit of its step, which is that of this batch. `buffer`: that of a queued step.
+    /// Source positions for the next commit of this batch: its own, or all that are in the `buffer` of a queued step.
     ///
     /// Batches of picked jobs may be committed in another order than they were formed. So the first commit behind a
     /// read carries its positions: without them, progress could be in a file that the store does not know.
