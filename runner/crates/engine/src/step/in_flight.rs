@@ -18,7 +18,7 @@ pub(crate) struct InFlightBatch {
     /// The step as it was when the batch was run. The rest of a batch is run in the same way: no output of a later
     /// script comes before one of an earlier script.
     pub(crate) step: Option<DeclaredStep>,
-    /// Positions of the reads that begin in it. Those of picked jobs are in the job buffer.
+    /// Positions of the reads that begin in it. A queued step has its positions in the job buffer.
     pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.
     pub(crate) coming: bool,
