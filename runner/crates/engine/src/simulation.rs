@@ -189,6 +189,11 @@ fn seeds_of_waiting_jobs_that_once_failed_pass() {
 }
 
 #[test]
+fn seeds_of_retried_and_picked_jobs_that_once_failed_pass() {
+    play::play_jobs(11_456);
+}
+
+#[test]
 fn seeds_of_held_lanes_that_once_failed_pass() {
     play::play_held_lanes(2254);
 }
