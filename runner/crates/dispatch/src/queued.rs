@@ -424,14 +424,14 @@ impl StepMachine for QueuedStep {
         let may_deliver = self.batches.late() < self.late_batches_max;
         let late = self.late.first().filter(|_| may_deliver).and_then(|&(due, _)| due.time());
         // Batches that have started since the last picking may have made room for claims, which are made now.
-        let awaits_event = match self.awaits {
-            Awaits::Event => true,
-            Awaits::Memory(most) => !self.may_claim(most),
-            Awaits::Time | Awaits::Line => self.claims.awaits_room(&self.batches),
+        let starts_now = match self.awaits {
+            Awaits::Time => !self.claims.awaits_room(&self.batches),
+            Awaits::Memory(most) => self.may_claim(most),
+            Awaits::Event | Awaits::Line => false,
         };
         let room = match self.awaits {
             Awaits::Line => self.line_wakes(now),
-            _ => self.room_wakes(now).filter(|&wake| wake > now || !awaits_event),
+            _ => self.room_wakes(now).filter(|&wake| wake > now || starts_now),
         };
         late.into_iter().chain(room).chain(self.slow_from(now)).min()
     }
