@@ -209,6 +209,13 @@ impl Dispatcher {
 
     /// Handles one event and adds the commands that follow from it to `commands`.
     pub fn handle(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
+        self.apply(event, now, commands);
+        self.decide(now, commands);
+    }
+
+    /// Applies one of several events that happened together. No job starts between them: what follows is decided with
+    /// the next call of [`Self::handle`].
+    pub fn apply(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
         let (step, event) = match event {
             Event::Read { port: InputPort { step, input }, read, first, jobs, bytes } => {
                 (step, StepEvent::Read { input, read, first, jobs, bytes })
@@ -235,28 +242,28 @@ impl Dispatcher {
                 if let Some(step) = self.steps.get_mut(step) {
                     step.drains = true;
                 }
-                return self.decide(now, commands);
+                return;
             }
             Event::WentAside { step, batch } => {
                 self.attention.insert(step);
                 let step = self.steps.get_mut(step);
                 self.free_slots += usize::from(step.is_some_and(|step| step.machine.go_aside(batch)));
-                return self.decide(now, commands);
+                return;
             }
             Event::Grew { queue, head } => {
                 self.set_head(queue, head);
-                return self.decide(now, commands);
+                return;
             }
             Event::Pause { step, paused } => {
                 self.set_paused(step, paused);
-                return self.decide(now, commands);
+                return;
             }
-            Event::Tick => return self.decide(now, commands),
+            Event::Tick => return,
             Event::Stop => {
                 if self.stage == RunStage::Running {
                     self.stage = RunStage::Ending(RunOutcome::Stopped);
                 }
-                return self.decide(now, commands);
+                return;
             }
         };
         let comes_home = match &event {
@@ -270,7 +277,6 @@ impl Dispatcher {
         }
         machine.handle(event, &mut self.next_batch, now, commands);
         self.attention.insert(step);
-        self.decide(now, commands);
     }
 
     /// Adds a job that waits in the store for its next attempt. It goes before all other jobs that are not

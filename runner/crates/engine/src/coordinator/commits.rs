@@ -31,8 +31,6 @@ impl Coordinator {
             lanes,
             completions,
         } = durable;
-        // All of them before the first event, with which a job of any lane could start.
-        let mut expects = !lanes.is_empty();
         for (step, lane, hold) in lanes {
             self.hold_lane(step, &lane, hold);
         }
@@ -40,7 +38,6 @@ impl Coordinator {
             self.pause_monitor(step, paused, now);
         }
         if !ticked.is_empty() || !late.is_empty() {
-            expects = true;
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
             }
@@ -51,12 +48,12 @@ impl Coordinator {
             self.update_expectation();
         }
         for (queue, head) in grown {
-            self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
+            self.dispatcher.apply(Event::Grew { queue, head }, now, commands);
         }
         for (step, row, job) in returned {
             self.restore_parked_job(step, &row, &job, now);
             if let Some(due) = job.due.time() {
-                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+                self.dispatcher.apply(Event::Returned { step, due }, now, commands);
             }
         }
         for (step, batch, rows) in begun {
@@ -65,7 +62,7 @@ impl Coordinator {
             } else {
                 self.track_pending_commit(step, batch, true);
             }
-            self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
+            self.dispatcher.apply(Event::Begun { step, batch }, now, commands);
         }
         let mut ended = Vec::new();
         for (step, batch, stays) in delivered {
@@ -87,10 +84,9 @@ impl Coordinator {
             // Behind the notice, which has the new due times.
             self.moves_in_flight = self.moves_in_flight.saturating_sub(1);
             self.update_expectation();
-            expects = true;
         }
         if let Some((step, paused)) = paused {
-            self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
+            self.dispatcher.apply(Event::Pause { step, paused }, now, commands);
             if !paused {
                 self.restart_stopped(step, now, commands, actions);
             }
@@ -98,15 +94,15 @@ impl Coordinator {
         for notice in completions {
             let step = notice.step;
             if let Some(due) = self.on_completion_committed(notice, now) {
-                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+                self.dispatcher.apply(Event::Returned { step, due }, now, commands);
             }
         }
         for step in given_back {
-            self.dispatcher.handle(Event::GivenBack { step }, now, commands);
+            self.dispatcher.apply(Event::GivenBack { step }, now, commands);
         }
-        if expects {
-            self.dispatcher.handle(Event::Tick, now, commands);
-        }
+        // All facts of a commit hold before the first job starts: of two jobs of a lane whose states change together, one
+        // may let the next job start and the other one forbid it.
+        self.dispatcher.handle(Event::Tick, now, commands);
     }
 
     /// Takes effect with the next event.
@@ -143,7 +139,7 @@ impl Coordinator {
         } else if let Some(held) = &held {
             self.finish_picked_batch(step, held, stays, now);
         }
-        self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
+        self.dispatcher.apply(Event::Committed { step, batch }, now, commands);
     }
 
     /// Applies the delivery of a batch of an ordered step.
@@ -171,7 +167,7 @@ impl Coordinator {
             }
         }
         if let Some(due) = due {
-            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+            self.dispatcher.apply(Event::Returned { step, due }, now, commands);
         }
     }
 }

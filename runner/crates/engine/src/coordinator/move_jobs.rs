@@ -146,7 +146,7 @@ impl Coordinator {
             }
         }
         if let Some(due) = due {
-            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+            self.dispatcher.apply(Event::Returned { step, due }, now, commands);
         }
         self.dispatcher.handle(Event::Tick, now, commands);
     }

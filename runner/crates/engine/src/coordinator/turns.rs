@@ -29,7 +29,7 @@ impl Coordinator {
     ) {
         let Some(state) = self.steps.get_mut(step) else { return };
         state.turns.insert(turn, row);
-        self.dispatcher.handle(Event::Parked { step, turn, due: until(due) }, now, commands);
+        self.dispatcher.apply(Event::Parked { step, turn, due: until(due) }, now, commands);
     }
 
     /// Moves or removes a parked job on request. Returns whether it had a turn.
@@ -48,7 +48,7 @@ impl Coordinator {
             self.parks(step, turn, row.clone(), due, now, commands);
         } else {
             state.turns.remove(&turn);
-            self.dispatcher.handle(Event::Gone { step, turn }, now, commands);
+            self.dispatcher.apply(Event::Gone { step, turn }, now, commands);
         }
         true
     }

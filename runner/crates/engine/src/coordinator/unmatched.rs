@@ -34,7 +34,7 @@ impl Coordinator {
         state.had_unmatched |= waits;
         if state.had_unmatched && state.stats.unmatched().iter().all(|jobs| *jobs == 0) {
             state.had_unmatched = false;
-            self.dispatcher.handle(Event::Returned { step, due: now }, now, commands);
+            self.dispatcher.apply(Event::Returned { step, due: now }, now, commands);
         }
     }
 
@@ -47,7 +47,7 @@ impl Coordinator {
             if port.input.position().is_some_and(|input| is_full(state, input)) {
                 state.held_reads.push(port);
             } else {
-                self.dispatcher.handle(Event::Full { port, full: false }, now, commands);
+                self.dispatcher.apply(Event::Full { port, full: false }, now, commands);
             }
         }
     }
