@@ -430,7 +430,8 @@ impl StepMachine for QueuedStep {
             Awaits::Event | Awaits::Line => false,
         };
         let room = match self.awaits {
-            Awaits::Line => self.line_wakes(now),
+            // The first job may wait for its own time, or for that of another job of its lane or round.
+            Awaits::Line => self.room.next_change(now),
             _ => self.room_wakes(now).filter(|&wake| wake > now || starts_now),
         };
         late.into_iter().chain(room).chain(self.slow_from(now)).min()

@@ -5,7 +5,6 @@
 //! have lost their place, and are delivered at once.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::in_flight::{BatchContent, QueuedBatch};
 use super::{Halting, QueuedStep};
@@ -16,9 +15,6 @@ use tidegate_model::Timestamp;
 
 /// Maximum number of stored results, or of completed jobs, in a batch.
 const RECALLED_MAX: usize = 256;
-
-/// Time between two attempts to start the first job of a full line while other jobs could start.
-const LINE_POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryLine {
@@ -115,14 +111,6 @@ impl QueuedStep {
     pub(crate) fn first_in_line(&self) -> Option<JobKey> {
         let next = self.line.as_ref()?.next.max(1);
         Some(self.unfinished.at(next).unwrap_or(JobKey::fresh(next)))
-    }
-
-    /// Time at which the first job of the line may start, unless an event starts it before.
-    pub(crate) fn line_wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        let own = self.room.job_wakes(self.first_in_line()?, now);
-        // Its lane or round may wait for a time of another job. These times are not searched, but polled.
-        let others = self.room_wakes(now).map(|wake| wake.max(now + LINE_POLL));
-        own.into_iter().chain(others).min()
     }
 
     /// Completed jobs wait for their turn. A job that must be submitted again does not.

@@ -27,6 +27,16 @@ impl Delays {
         self.heap.peek().map(|&Reverse(first)| first)
     }
 
+    /// End of the first delay after `now`. Walks all delayed jobs if one of them is due.
+    pub(crate) fn first_after(&self, now: Timestamp, jobs: &Slab) -> Option<Timestamp> {
+        let (first, _) = self.first()?;
+        if first > now {
+            return Some(first);
+        }
+        let all = self.heap.iter().map(|&Reverse(delay)| delay);
+        all.filter(|&delay| delay.0 > now && is_delayed(delay, jobs)).map(|(until, _)| until).min()
+    }
+
     /// End of the last delay. Walks all delayed jobs.
     pub(crate) fn last(&self, jobs: &Slab) -> Option<Timestamp> {
         let all = self.heap.iter().map(|&Reverse(delay)| delay);
@@ -88,6 +98,10 @@ mod tests {
                 prop_assert_eq!(delays.first(), model.first().copied());
                 prop_assert_eq!(delays.last(&jobs), model.last().map(|&(until, _)| until));
                 prop_assert_eq!(delays.is_empty(), model.is_empty());
+                for now in (1..8).map(Timestamp) {
+                    let after = model.iter().map(|&(until, _)| until).find(|&until| until > now);
+                    prop_assert_eq!(delays.first_after(now, &jobs), after);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::lane_list::{Heads, LaneList};
 use super::policy::StartOrder;
 use super::slab::{JobState, ListKind, NONE};
-use super::{JobKey, WaitingRoom};
+use super::WaitingRoom;
 use tidegate_model::Timestamp;
 
 impl WaitingRoom {
@@ -31,14 +31,13 @@ impl WaitingRoom {
         Some(spent.map_or(wake, |until| until.max(wake)))
     }
 
-    /// Next time after `now` at which this job may become startable. `None`: no time makes it so.
+    /// Next time after `now` at which a delay, a pause, or the wait for a rate ends, so that some job may become startable.
     #[must_use]
-    pub fn job_wakes(&self, key: JobKey, now: Timestamp) -> Option<Timestamp> {
-        let slot = self.jobs.find(key)?;
-        let due = Some(self.jobs.until(slot)).filter(|_| self.jobs.job_state(slot) == JobState::Delayed);
+    pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
+        let due = self.delayed.first_after(now, &self.jobs);
         let rate = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
         let lanes = self.lanes.first_pause_end().into_iter().chain(self.lanes.next_wake());
-        due.into_iter().chain(rate).chain(lanes).filter(|&wake| wake > now).min()
+        lanes.filter(|&wake| wake > now).chain(due).chain(rate).min()
     }
 
     /// Whether the next job may be any of the waiting ones, and not only the one that came first.
