@@ -304,10 +304,21 @@ struct Scanner<'t> {
 /// The keys of an object that were seen.
 #[derive(Default)]
 struct SeenKeys<'t> {
-    /// A bit for some of them.
-    bits: u64,
+    /// A bit for each of them, by its hash. Several keys may have the same one.
+    bits: [u64; 4],
     /// All of them, if there are many.
     hashed: Option<HashSet<&'t str>>,
+}
+
+impl SeenKeys<'_> {
+    /// Adds a key. Returns whether its bit was set before.
+    fn may_have(&mut self, name: &str) -> bool {
+        let hash = key_hash(name.as_bytes());
+        let (word, bit) = (&mut self.bits[usize::from(hash >> 6)], 1 << (hash % 64));
+        let was_set = *word & bit != 0;
+        *word |= bit;
+        was_set
+    }
 }
 
 impl Drop for SeenKeys<'_> {
@@ -366,11 +377,9 @@ impl<'t> Scanner<'t> {
     fn note_key(&mut self, first: usize, seen: &mut SeenKeys<'t>, key: Range<usize>) -> Option<()> {
         let text = self.text;
         let name = &text[key.clone()];
-        let (head, tail) = (name.as_bytes().first()?, name.as_bytes().last()?);
-        let bit = 1 << ((usize::from(*head) ^ usize::from(*tail) << 2 ^ name.len() << 4) % 64);
         let before = &self.keys[first..];
         let is_known = if before.len() < COMPARED_KEYS_MAX {
-            seen.bits & bit != 0 && before.iter().any(|other| text[other.clone()] == *name)
+            seen.may_have(name) && before.iter().any(|other| text[other.clone()] == *name)
         } else {
             memory::uncounted(|| {
                 let all = || before.iter().map(|other| &text[other.clone()]).collect();
@@ -380,7 +389,6 @@ impl<'t> Scanner<'t> {
         if is_known {
             return None;
         }
-        seen.bits |= bit;
         memory::uncounted(|| self.keys.push(key));
         Some(())
     }
@@ -453,7 +461,7 @@ impl<'t> Scanner<'t> {
         let mut has_escapes = false;
         loop {
             let rest = &self.text.as_bytes()[self.at..];
-            let len = rest.iter().position(|&byte| ENDS_PLAIN_TEXT[usize::from(byte)])?;
+            let len = plain_text_len(rest)?;
             self.at += len + 1;
             match rest[len] {
                 b'"' => return Some(has_escapes),
@@ -516,15 +524,38 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Bytes that end the plain part of a text: quotes, backslashes, and control characters, which JSON forbids.
-const ENDS_PLAIN_TEXT: [bool; 256] = {
-    let mut ends = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        ends[byte] = true;
-        byte += 1;
+/// Number of bytes before the first one that ends the plain part of a text: a quote, a backslash, or a control character,
+/// which JSON forbids.
+pub(super) fn plain_text_len(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks();
+    for (place, word) in words.iter().enumerate() {
+        let ends = ends_of_plain_text(u64::from_le_bytes(*word));
+        if ends != 0 {
+            return Some(place * 8 + ends.trailing_zeros() as usize / 8);
+        }
     }
-    ends[b'"' as usize] = true;
-    ends[b'\\' as usize] = true;
-    ends
-};
+    let ends = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\');
+    Some(words.len() * 8 + rest.iter().position(ends)?)
+}
+
+/// The high bit of each of eight bytes that ends plain text. Bytes above the lowest such one can have the bit without
+/// reason.
+fn ends_of_plain_text(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xFF;
+    // Subtracting `limit` from a byte below it borrows, which sets its high bit.
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, 0x20) | equal(b'"') | equal(b'\\')) & (ONES << 7)
+}
+
+/// A hash of a key. Keys that are numbered differ in their last bytes.
+fn key_hash(key: &[u8]) -> u8 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15; // of Fibonacci hashing
+    let tail = key.last_chunk().map_or_else(
+        || key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        |tail| u64::from_le_bytes(*tail),
+    );
+    let head = u64::from(key.first().copied().unwrap_or_default()) << 8 | key.len() as u64;
+    let [first, ..] = (tail ^ head.rotate_left(24)).wrapping_mul(FACTOR).to_be_bytes();
+    first
+}

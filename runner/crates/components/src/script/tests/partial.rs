@@ -9,6 +9,7 @@ use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use crate::script::compile::used_fields::UsedFields;
 use crate::script::json;
+use crate::script::partial::plain_text_len;
 
 /// The parts of the job that a function of this text uses, as one line.
 fn used(text: &str) -> String {
@@ -112,6 +113,20 @@ fn the_rest_of_a_job_stays_as_it_came() {
     ];
     for (job, code, expected) in cases {
         assert_eq!(body(code).run(job), format!("-> {expected}"), "{code}");
+    }
+}
+
+#[test]
+fn plain_text_ends_at_its_first_quote_backslash_or_control_character() {
+    for filler in [b' ', b'!', b'#', b'~', 0x7F, 0x80, 0xA2, 0xDC, 0xFF] {
+        assert_eq!(plain_text_len(&[filler; 20]), None, "{filler}");
+        for (byte, place) in (0..=u8::MAX).flat_map(|byte| (0..20).map(move |place| (byte, place))) {
+            let mut bytes = [filler; 21];
+            // Bytes behind the end do not count.
+            (bytes[place], bytes[20]) = (byte, b'"');
+            let ends = matches!(byte, 0..0x20 | b'"' | b'\\');
+            assert_eq!(plain_text_len(&bytes), Some(if ends { place } else { 20 }), "{bytes:?}");
+        }
     }
 }
 
