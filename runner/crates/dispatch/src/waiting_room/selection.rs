@@ -1,9 +1,9 @@
 //! Selection: chooses the next job to start, and the next time at which one may start.
 
+use super::WaitingRoom;
 use super::lane_list::{Heads, LaneList};
 use super::policy::StartOrder;
 use super::slab::{JobState, ListKind, NONE};
-use super::WaitingRoom;
 use tidegate_model::Timestamp;
 
 impl WaitingRoom {
