@@ -135,13 +135,15 @@ fn results_that_fill_the_memory_let_only_the_job_start_that_they_wait_for() {
     play.read(1, 2);
     play.picked(0);
     play.picked(1);
-    play.ran(0, &[JobOutcome::Delayed(Timestamp(50))]);
+    play.ran(0, &[JobOutcome::Delayed(Timestamp(5000))]);
     play.committed(0);
     // The result has 100 bytes, as many as the step may hold.
     let ran = BatchEnd { bytes: 100, ..BatchEnd::picked(&[JobOutcome::Finished]) };
     assert_eq!(play.on(Event::Ran { step: 0, batch: BatchId(1), ran }), "");
     assert_eq!(play.read(3, 2), "forget 3, read 5");
-    play.now = Timestamp(50);
+    // Jobs 3 and 4 could start at once, but for the line.
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(5000)));
+    play.now = Timestamp(5000);
     assert_eq!(play.on(Event::Tick), "pick #2 1");
     play.picked(2);
     assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, commit #1+1");
