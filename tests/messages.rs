@@ -111,15 +111,36 @@ fn jobs_that_are_no_longer_kept_are_told_from_jobs_that_never_came() {
 }
 
 #[test]
-fn an_export_does_not_write_over_a_file_unless_it_is_forced() {
-    let project = project(GOOD).file("kept.ndjson", "mine\n");
+fn an_export_overwrites_only_an_older_one_and_only_if_it_is_forced() {
+    let project = project(GOOD).file("kept.ndjson", "mine\n").file("empty", "");
     project.tidegate(&["run", "conf"]).done();
-    let export = ["store", "export", "kept.ndjson", "conf"];
-    let refused = project.tidegate(&export).failed(1);
-    refused.says("error: `kept.ndjson` already exists: name another file, or add `--force`\n");
+    let export = |file: &str| project.tidegate(&["store", "export", file, "conf"]);
+    let forced = |file: &str| project.tidegate(&["store", "export", file, "conf", "--force"]);
+    let refused = export("kept.ndjson").failed(1);
+    let exists = "already exists: name another file, or overwrite an older export with `--force`";
+    refused.says(&format!("error: `kept.ndjson` {exists}\n"));
+    let store = std::fs::read(project.path().join("conf/.tidegate/store.redb")).unwrap();
+    for other in ["kept.ndjson", "conf/p.toml", "conf/.tidegate/store.redb"] {
+        let refused = forced(other).failed(1);
+        refused.says(&format!(
+            "error: `{other}` is not an export, so it is not overwritten: name another file\n"
+        ));
+    }
     assert_eq!(project.read("kept.ndjson"), "mine\n");
-    project.tidegate(&[&export[..], &["--force"]].concat()).done();
-    assert!(project.read("kept.ndjson").lines().count() > 3);
+    assert_eq!(std::fs::read(project.path().join("conf/.tidegate/store.redb")).unwrap(), store);
+    for special in ["conf", "/dev/full"] {
+        let why = "is not a regular file: name another one, or `-` for standard output";
+        forced(special).failed(1).says(&format!("error: `{special}` {why}\n"));
+    }
+    std::os::unix::fs::symlink("older.ndjson", project.path().join("link")).unwrap();
+    export("older.ndjson").done();
+    export("link").failed(1).says(&format!("error: `link` {exists}\n"));
+    for older in ["older.ndjson", "link", "empty"] {
+        forced(older).done();
+    }
+    assert!(project.path().join("link").is_symlink());
     let printed = project.tidegate(&["store", "export", "-", "conf"]).done();
-    assert_eq!(printed.stdout, project.read("kept.ndjson"));
+    for export in ["older.ndjson", "empty"] {
+        assert_eq!(printed.stdout, project.read(export));
+    }
 }

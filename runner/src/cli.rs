@@ -560,7 +560,7 @@ pub(crate) struct ErrorsRetry {
 pub(crate) struct StoreExport {
     #[command(flatten)]
     pub(crate) file: StoreFile,
-    /// Overwrite the file if it exists
+    /// Overwrite an older export; no other file is overwritten
     #[arg(long)]
     pub(crate) force: bool,
 }

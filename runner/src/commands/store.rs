@@ -69,27 +69,54 @@ pub(crate) fn compact(command: &QueryOptions) -> Exit {
 }
 
 pub(crate) fn export(command: &StoreExport) -> Exit {
-    let there = command.file.file.symlink_metadata().is_ok();
-    if there && command.file.file != Path::new("-") && !command.force {
-        let file = command.file.file.display();
-        return exit::fail(format_args!("`{file}` already exists: name another file, or add `--force`"));
-    }
-    match write_export(&command.file) {
+    let written = target(command).and_then(|target| write_export(&command.file, target.as_deref()));
+    match written {
         Ok(exit) | Err(exit) => exit,
     }
 }
 
+/// The file to write; `None`: standard output. Only an older export is overwritten, so that a slip of the keyboard costs
+/// no store, configuration or source.
+fn target(command: &StoreExport) -> Result<Option<PathBuf>, Exit> {
+    let file = &command.file.file;
+    if file == Path::new("-") {
+        return Ok(None);
+    }
+    if file.symlink_metadata().is_err() {
+        return Ok(Some(file.clone()));
+    }
+    let shown = file.display();
+    let cannot = |error: io::Error| exit::fail(format_args!("cannot write the export to `{shown}`: {error}"));
+    // A link stays, and its file is replaced.
+    let target = file.canonicalize().map_err(cannot)?;
+    let metadata = target.metadata().map_err(cannot)?;
+    if !metadata.is_file() {
+        return Err(exit::fail(format_args!(
+            "`{shown}` is not a regular file: name another one, or `-` for standard output"
+        )));
+    }
+    if !command.force {
+        return Err(exit::fail(format_args!(
+            "`{shown}` already exists: name another file, or overwrite an older export with `--force`"
+        )));
+    }
+    if metadata.len() > 0 && !tidegate_store::is_export(&target).map_err(cannot)? {
+        return Err(exit::fail(format_args!(
+            "`{shown}` is not an export, so it is not overwritten: name another file"
+        )));
+    }
+    Ok(Some(target))
+}
+
 /// Writes the export. The file gets its name when it is complete; standard output also receives only a
 /// complete export.
-fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
+fn write_export(command: &StoreFile, target: Option<&Path>) -> Result<Exit, Exit> {
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let data = &place.configuration.data;
     if !data.exists() {
         return Err(exit::fail(no_state(&place.configuration)));
     }
-    let to_stdout = command.file == Path::new("-");
-    let target = if to_stdout { data.join("export") } else { command.file.clone() };
-    let unfinished = Unfinished::create(&target)?;
+    let unfinished = Unfinished::create(target.unwrap_or(&data.join("export")))?;
     let query = Query::Export { file: unfinished.0.clone() };
     let inventory = match place.ask(query)? {
         Answer::Exported(inventory) => inventory,
@@ -97,16 +124,16 @@ fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
         _ => return Err(other_question()),
     };
     let cannot = |error: io::Error| exit::fail(format_args!("cannot write the export: {error}"));
-    if to_stdout {
+    let Some(target) = target else {
         let copied = File::open(&unfinished.0).and_then(|mut file| console::copy(&mut file));
         copied.map_err(cannot)?;
         return Ok(Exit::Done);
-    }
-    fs::rename(&unfinished.0, &target).map_err(cannot)?;
+    };
+    fs::rename(&unfinished.0, target).map_err(cannot)?;
     if command.look.format == Format::Json {
         return Ok(print_json(&inventory, Exit::Done));
     }
-    print_text(&format!("{} → {}", words(&inventory), target.display()));
+    print_text(&format!("{} → {}", words(&inventory), command.file.display()));
     Ok(Exit::Done)
 }
 
@@ -156,7 +183,15 @@ pub(crate) fn import(command: &StoreFile) -> Exit {
             print_text(&format!("{} → {}", words(&inventory), shown(data)));
             Exit::Done
         }
-        Err(error) => exit::fail(Chain(&error)),
+        Err(error) => exit::fail(format_args!("cannot import {}: {}", source(command), Chain(&error))),
+    }
+}
+
+fn source(command: &StoreFile) -> String {
+    if command.file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        format!("`{}`", command.file.display())
     }
 }
 

@@ -61,7 +61,7 @@ pub use crate::database::verify::{VerifyReport, verify};
 pub use crate::database::write::{Reopened, Writer};
 pub use crate::transfer::export::export;
 pub use crate::transfer::export_format::Inventory;
-pub use crate::transfer::import::import;
+pub use crate::transfer::import::{import, is_export};
 pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};
 
 /// A disk that fails on demand, for the tests of the crates above.

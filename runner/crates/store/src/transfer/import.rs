@@ -3,8 +3,8 @@
 //! The store is created under another name and renamed when it is complete, so that a failed import leaves
 //! nothing. Memory does not depend on the length of the export.
 
-use std::fs;
-use std::io::{BufRead, Read as _};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use redb::Database;
@@ -23,6 +23,8 @@ use tidegate_model::{Timestamp, create_private};
 
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 30;
+/// The longest header that counts as one, in bytes.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of lines that are committed together.
 const COMMIT_BYTES: usize = 16 << 20;
 
@@ -51,6 +53,16 @@ pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportErr
         let _ = fs::remove_file(&in_the_making);
     }
     made
+}
+
+/// Whether the file begins like an export, of any version.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn is_export(path: &Path) -> io::Result<bool> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(path)?).take(HEADER_BYTES_MAX).read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice::<Start>(&line).is_ok())
 }
 
 /// Whether the store has a commit.
