@@ -120,11 +120,18 @@ impl WaitingRoom {
             }
             (_, ListKind::Urgent) => self.lanes.allows(lane, &self.rules) && !self.is_occupied(lane),
             (_, ListKind::Lane) => {
-                let in_round = !self.has_rounds() || self.lines[line as usize].at != NONE;
-                in_round && self.may_start(lane, line)
+                let is_next = self.lines[line as usize].at != NONE || self.may_join_round(lane, turn);
+                (!self.has_rounds() || is_next) && self.may_start(lane, line)
             }
             (_, ListKind::Nowhere) => false,
         }
+    }
+
+    /// Whether a job of the next round of `rounds` may join this one, whose other jobs wait for it: the round would not
+    /// end otherwise.
+    fn may_join_round(&self, lane: u32, turn: bool) -> bool {
+        let state = self.lanes.get(lane);
+        state.is_open && state.running == 0 && state.turn != turn
     }
 
     /// Whether `max_processing` or `max_pending` is reached.

@@ -152,6 +152,29 @@ fn results_that_fill_the_memory_let_only_the_job_start_that_they_wait_for() {
 }
 
 #[test]
+fn a_retried_job_joins_the_round_whose_jobs_wait_for_its_delivery() {
+    let strategy = StartOrder::Rounds { pause: Duration::from_millis(100) };
+    let rules = QueuePolicy { strategy, ..picking().rules };
+    let plan = QueuePlan { rules, ..outside() };
+    let mut play = Play::with_head(3, InputKind::Queue(0), DurabilityBarrier::Nothing, plan);
+    play.start();
+    assert_eq!(play.read(1, 3), "forget 1, pick #0 1, pick #1 2");
+    play.picked(0);
+    play.picked(1);
+    play.ran(0, &[JobOutcome::Delayed(Timestamp(50))]);
+    let ran = BatchEnd { bytes: 100, ..BatchEnd::picked(&[JobOutcome::Finished]) };
+    assert_eq!(play.on(Event::Ran { step: 0, batch: BatchId(1), ran }), "");
+    assert_eq!(play.committed(0), "passed 1");
+    // Job 3 is of this round, but the result of job 2 fills the memory.
+    play.now = Timestamp(50);
+    assert_eq!(play.on(Event::Tick), "pick #2 1");
+    play.picked(2);
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, commit #1+1");
+    play.committed(2);
+    assert_eq!(play.committed(1), "passed 2, pick #3 3");
+}
+
+#[test]
 fn a_stop_delivers_what_is_next_and_drops_what_waits_behind_an_unfinished_job() {
     let mut play = running(DurabilityBarrier::Nothing, outside());
     play.ran(2, &[JobOutcome::Finished]);
