@@ -13,7 +13,7 @@ use super::compile::used_fields::UsedFields;
 use super::values::json::{self, MAX_DEPTH, ReadError, WriteError};
 use crate::memory;
 
-/// The key of the mark in the map of a partial object. An object with this key is parsed as a whole.
+/// The key of the mark in the map of a partial object. A job is parsed as a whole if such an object has this key.
 const MARK: &str = "";
 
 /// The number of the object that is the job.
@@ -108,6 +108,9 @@ impl PartialJob {
         let mut map = Map::new();
         let is_empty = scanner.each_field(depth, |scanner, key, depth| {
             let name = &scanner.text[key.clone()];
+            if name == MARK {
+                return None;
+            }
             // Most jobs use few fields.
             let Some((_, used)) = fields.iter().find(|(field, _)| **field == *name) else {
                 return scanner.skip_value(depth);
@@ -417,12 +420,12 @@ impl<'t> Scanner<'t> {
         Some(found == end)
     }
 
-    /// A key without escapes that is not the mark.
+    /// A key without escapes.
     fn key(&mut self) -> Option<Range<usize>> {
         let start = self.at + 1;
         let has_escapes = self.skip_string()?;
         let key = start..self.at - 1;
-        (!has_escapes && !key.is_empty()).then_some(key)
+        (!has_escapes).then_some(key)
     }
 
     fn skip_value(&mut self, depth: usize) -> Option<()> {
@@ -474,21 +477,31 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Skips an escape, except for half of a character.
+    /// Skips an escape, or both halves of a character. A half alone is no text.
     fn skip_escape(&mut self) -> Option<()> {
         let kind = self.peek()?;
         self.at += 1;
         match kind {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(()),
-            b'u' => {
-                let digits = self.text.get(self.at..self.at + 4)?;
-                let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-                let unit = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
-                self.at += 4;
-                (!(0xD800..0xE000).contains(&unit)).then_some(())
-            }
+            b'u' => match self.skip_unit()? {
+                0xD800..0xDC00 => {
+                    self.expect(b'\\')?;
+                    self.expect(b'u')?;
+                    (0xDC00..0xE000).contains(&self.skip_unit()?).then_some(())
+                }
+                0xDC00..0xE000 => None,
+                _ => Some(()),
+            },
             _ => None,
         }
+    }
+
+    /// Skips the four digits of a UTF-16 unit, and returns it.
+    fn skip_unit(&mut self) -> Option<u16> {
+        let digits = self.text.get(self.at..self.at + 4)?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        self.at += 4;
+        u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
     }
 
     fn skip_number(&mut self) -> Option<()> {
@@ -550,7 +563,7 @@ fn ends_of_plain_text(word: u64) -> u64 {
 
 /// A hash of a key. Keys that are numbered differ in their last bytes.
 fn key_hash(key: &[u8]) -> u8 {
-    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15; // of Fibonacci hashing
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15; // as in Fibonacci hashing
     let tail = key.last_chunk().map_or_else(
         || key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
         |tail| u64::from_le_bytes(*tail),
