@@ -79,8 +79,10 @@ fn plain(parser_text: &str) -> Option<&'static str> {
         "trailing comma" => "a `,` must be followed by another value",
         "trailing characters" => "the value is followed by more text",
         "invalid number" => "a number does not match the JSON format",
-        "invalid escape" | "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
-            "a `\\` in a text does not start a JSON escape"
+        "invalid escape" => "a `\\` in a text does not start a JSON escape",
+        // `\ud83d` alone, or before another text than its second half.
+        "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
+            "a `\\u` in a text is not four hexadecimal digits, or is only half of a character that needs two of them"
         }
         "invalid unicode code point" => "a text is not UTF-8",
         parser_text if parser_text.starts_with("control character") => {

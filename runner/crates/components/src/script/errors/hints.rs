@@ -51,12 +51,19 @@ pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> 
         let help = "write a closure, which has the variables around it: `|x| scale(factor, x)`";
         return Some(("`curry` is not a function of scripts".to_owned(), help.to_owned()));
     }
+    if let ParseErrorType::Reserved(_) | ParseErrorType::PropertyExpected | ParseErrorType::MissingToken(..) =
+        kind
+        && let Some(hint) = word_as_field(position, text)
+    {
+        return Some(hint);
+    }
     match kind {
         ParseErrorType::BadInput(LexError::MalformedChar(inside)) => Some((
             format!("`'{inside}'` is not a character"),
             format!("put a text in double quotes: `\"{inside}\"`"),
         )),
         ParseErrorType::Reserved(word) if NOTHING.contains(&&**word) => Some(nothing(word)),
+        ParseErrorType::Reserved(word) => Some((no_name(word), "take another name".to_owned())),
         ParseErrorType::VariableUndefined(word) => match word.as_str() {
             "def" | "function" | "func" | "fun" | "sub" | "proc" => Some((
                 format!("`{word}` does not start a function"),
@@ -77,6 +84,26 @@ pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> 
         }
         _ => None,
     }
+}
+
+/// The message for a word of the language that is used as the name of a field.
+fn word_as_field(position: Position, text: &str) -> Option<(String, String)> {
+    let (line, column) = position.line().zip(position.position())?;
+    let line = text.lines().nth(line - 1)?;
+    let (before, rest) = line.split_at(line.char_indices().nth(column - 1)?.0);
+    let length = rest.find(|char: char| !char.is_alphanumeric() && char != '_').unwrap_or(rest.len());
+    let (word, after) = rest.split_at(length);
+    let fix = match () {
+        () if word.is_empty() => return None,
+        () if before.trim_end().ends_with('.') => format!("write `[\"{word}\"]` in place of `.{word}`"),
+        () if after.trim_start().starts_with(':') => format!("put the key in quotes: `\"{word}\": …`"),
+        () => return None,
+    };
+    Some((no_name(word), fix))
+}
+
+fn no_name(word: &str) -> String {
+    format!("`{word}` is a word of the language, and no name")
 }
 
 /// The names of `()` in other languages.

@@ -33,6 +33,11 @@ fn words_of_other_languages_are_known() {
         "fn process(job) { parseInt(job.n) }",
         "fn process(job) { let f = |x, y| x + y; f.curry(1) }",
         "fn process(job) { curry(|x, y| x + y, 1) }",
+        "fn process(job) { job.default }",
+        "fn process(job) { job.order.in = 1; job }",
+        "fn process(job) { #{ id: job.id, new: true } }",
+        "fn process(job) { #{ if: 1 } }",
+        "fn process(job) { let match = 1; match }",
     ];
     insta::assert_snapshot!(checked(&texts, &[]));
 }

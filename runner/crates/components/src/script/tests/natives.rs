@@ -4,12 +4,13 @@ use proptest::prelude::*;
 use rhai::packages::{Package as _, StandardPackage};
 use rhai::{Dynamic, Engine, Scope};
 
+use super::body;
 use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use tidegate_config::Limits;
 
 /// Calls of each replaced function.
-const CALLS: [&str; 76] = [
+const CALLS: [&str; 75] = [
     "t.replace(u, v); t",
     "t.replace(c, v); t",
     "t.replace(u, c); t",
@@ -79,7 +80,6 @@ const CALLS: [&str; 76] = [
     "a.order(|x, y| y - x)",
     "let x = t.to_chars(); x.sort(); x",
     "let x = t.split(c); x.sort_desc(); x",
-    "let x = [t, 1]; x.sort(); x",
     "blob(n, m)",
     "let x = blob(3, m); x.pad(n, m); [x.to_array(), x.as_string(), x]",
     "to_string([a, t, c, 1.5, (), #{ t: u, a: b }, blob(2, n)])",
@@ -108,6 +108,19 @@ fn text() -> impl Strategy<Value = String> {
 
 fn character() -> impl Strategy<Value = char> {
     prop::sample::select(vec!['a', 'b', ' ', ',', 'ß', 'Σ', 'z'])
+}
+
+#[test]
+fn a_list_of_different_kinds_is_sorted_by_a_function_only() {
+    let job = r#"{"n":[3,1.5,2]}"#;
+    let refused = body("job.n.sort(); job").run(job);
+    assert!(
+        refused.contains(
+            "elements of different types cannot be sorted: give `sort` a function, like `|a, b| a < b`"
+        ),
+        "{refused}"
+    );
+    assert_eq!(body("job.n.sort(|a, b| a < b); job").run(job), r#"-> {"n":[1.5,2,3]}"#);
 }
 
 proptest! {

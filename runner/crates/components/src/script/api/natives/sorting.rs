@@ -70,11 +70,13 @@ fn compare(
 /// The order of the values themselves, which must be of one type.
 fn natural(attempt: &ScriptAttempt, array: &mut Array, descending: bool) -> Answer<()> {
     let Some(kind) = array.first().map(Dynamic::type_id).filter(|_| array.len() > 1) else { return Ok(()) };
-    let refused = |what: String| -> Answer<()> {
-        Err(EvalAltResult::ErrorFunctionNotFound(what, Position::NONE).into())
-    };
+    let refused =
+        |what: String| -> Answer<()> { Err(EvalAltResult::ErrorRuntime(what.into(), Position::NONE).into()) };
     if array.iter().any(|element| element.type_id() != kind) {
-        return refused("elements of different types cannot be sorted".to_owned());
+        return refused(
+            "elements of different types cannot be sorted: give `sort` a function, like `|a, b| a < b`"
+                .to_owned(),
+        );
     }
     let mut sorted = |compare: fn(&Dynamic, &Dynamic) -> Option<Ordering>| {
         sort(array, |a, b| {
