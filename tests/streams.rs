@@ -153,3 +153,23 @@ fn a_stdout_sink_on_a_full_disk_waits_and_can_be_stopped() {
     running.wait_until_it_says("the disk is full");
     running.stop().failed(1).says("cannot write to standard output: No space left on device");
 }
+
+#[test]
+fn a_warning_says_that_the_jobs_of_a_stdout_sink_are_lost() {
+    let warning = "standard output is `/dev/null` or was closed: the jobs of this sink are lost";
+    for (redirect, is_lost) in
+        [("> /dev/null", true), (">&-", true), ("> out", false), ("| cat > out", false)]
+    {
+        let project = Project::new().file("in.ndjson", jobs(1..=3)).file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"stdout\"\n",
+        );
+        let mut command = Command::new("sh");
+        let script = format!("\"$0\" run . {redirect}");
+        command.current_dir(project.path()).args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]);
+        let output = command.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.matches(warning).count(), usize::from(is_lost), "{redirect}: {said}");
+    }
+}

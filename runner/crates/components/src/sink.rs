@@ -53,7 +53,7 @@ impl SinkWriter {
     ) -> Result<Self, SinkError> {
         Ok(match kind {
             SinkKind::File(spec) => Self::File(Box::new(FileSinkWriter::open(address, spec, committed)?)),
-            SinkKind::Stdout(format) => Self::Stdout(StdoutWriter::of_process(*format)),
+            SinkKind::Stdout(format) => Self::Stdout(StdoutWriter::of_process(address, *format)),
             // Its jobs are sent when a delivery is written.
             SinkKind::Http(_) | SinkKind::Null => Self::Null,
         })

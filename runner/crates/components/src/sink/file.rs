@@ -295,7 +295,7 @@ impl FileSinkWriter {
     fn tolerate(&self, mismatch: Mismatch) -> Result<(), SinkError> {
         match self.spec.on_mismatch {
             OnMismatch::Append => {
-                tracing::warn!(target: log_target::SINK, sink = %self.address, path = %self.spec.path.display(), "{mismatch}; continues at its end");
+                tracing::warn!(target: log_target::SINK, sink = %self.address, path = %self.spec.path.display(), "{mismatch}; the sink continues at the end of the file");
                 Ok(())
             }
             OnMismatch::Refuse => Err(SinkError::Mismatch {

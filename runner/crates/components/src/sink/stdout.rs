@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use rustix::fs::{fstat, stat};
 use tidegate_plugin::Payloads;
 
 use super::error::SinkError;
 use super::format::append_lines;
 use tidegate_config::SinkFormat;
+use tidegate_model::{Address, log_target};
 
 /// Bytes that are buffered until the commit; beyond it, lines are written early.
 const HELD_BYTES: usize = 1 << 20;
@@ -25,9 +27,13 @@ impl StdoutWriter {
         Self { output, format, held: Vec::new() }
     }
 
-    /// The writer of this process.
+    /// The writer of this process for the sink.
     #[expect(clippy::disallowed_methods, reason = "its errors are those of the sink")]
-    pub(crate) fn of_process(format: SinkFormat) -> Self {
+    pub(crate) fn of_process(sink: &Address, format: SinkFormat) -> Self {
+        // A process that is started with a closed standard output has this file in its place.
+        if is_discarded() {
+            tracing::warn!(target: log_target::SINK, %sink, "standard output is `/dev/null` or was closed: the jobs of this sink are lost");
+        }
         Self::new(Box::new(io::stdout()), format)
     }
 
@@ -52,6 +58,13 @@ impl StdoutWriter {
         self.held.shrink_to(HELD_BYTES);
         Ok(())
     }
+}
+
+/// Whether what is written to standard output is lost.
+fn is_discarded() -> bool {
+    let device = |stat: rustix::fs::Stat| stat.st_rdev;
+    let (output, null) = (fstat(rustix::stdio::stdout()).map(device), stat("/dev/null").map(device));
+    matches!((output, null), (Ok(output), Ok(null)) if output == null)
 }
 
 fn explain(source: io::Error) -> SinkError {

@@ -414,7 +414,7 @@ fn log_start(address: &Address, fresh: &Fresh, index: u64) {
             tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "continues a file");
         }
         Why::Truncated => {
-            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file became shorter; starts it from the beginning");
+            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file became shorter: it is read from its beginning");
         }
         Why::Replaced => {
             tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file was replaced; starts it from the beginning");

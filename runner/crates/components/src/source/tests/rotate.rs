@@ -162,7 +162,7 @@ fn a_cut_before_the_end_is_told_and_one_at_the_end_loses_nothing() {
     assert_eq!(seen.last().unwrap().text, "a");
     insta::assert_snapshot!(warnings, @"
      WARN the file was truncated or overwritten while it was read: its bytes from 2097170 (line 11) to 2097176 are lost source=quakes/events path=log byte=2097170 line=11 index=12
-     WARN the file became shorter; starts it from the beginning source=quakes/events path=log index=12
+     WARN the file became shorter: it is read from its beginning source=quakes/events path=log index=12
     ");
     world.put("log", "");
     let (seen, warnings) = warned(&folder, || {
