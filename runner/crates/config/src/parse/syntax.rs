@@ -53,7 +53,10 @@ pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed
             let message = "syntax: a number cannot have a comma";
             reading.report(Diagnostic::error_at(&reading.place(at), message).help(help));
         } else {
-            let (message, mut help) = words(error.message());
+            let (mut message, mut help) = words(error.message());
+            if error.message().starts_with(NO_QUOTES) && is_blank(rest_of_line(text, span.start)) {
+                (message, help) = ("a value is missing", Some("write `key = value`"));
+            }
             if message.starts_with("missing comma") && quotes(line_of(text, span.start)) % 2 == 1 {
                 help = Some("a quote is missing in this line: a text has one at both ends");
             }
@@ -99,6 +102,18 @@ fn decimal_comma(text: &str, offset: usize) -> Option<(Range<usize>, String)> {
     (offset >= start + first).then(|| (start + first..start + end, help))
 }
 
+/// The parser's message for a text without quotes, and for a missing value.
+const NO_QUOTES: &str = "string values must be quoted";
+
+fn rest_of_line(text: &str, at: usize) -> &str {
+    text.get(at..).and_then(|rest| rest.split('\n').next()).unwrap_or_default()
+}
+
+/// Whether it has at most a comment.
+fn is_blank(rest: &str) -> bool {
+    rest.trim_start().is_empty() || rest.trim_start().starts_with('#')
+}
+
 /// Number of quotes that begin or end a text.
 fn quotes(line: &str) -> usize {
     line.matches('"').count() - line.matches("\\\"").count()
@@ -110,7 +125,7 @@ fn is_duplicate(error: &Error) -> bool {
 
 /// Whether the tree around the error is still right.
 fn is_local(error: &Error) -> bool {
-    let local = ["duplicate key", "cannot extend value", "string values must be quoted"];
+    let local = ["duplicate key", "cannot extend value", NO_QUOTES];
     local.iter().any(|start| error.message().starts_with(start))
 }
 
@@ -125,7 +140,7 @@ fn words(message: &str) -> (&str, Option<&str>) {
             "use ASCII letters, digits, `_` and `-`, as in all names; quote a key with other characters, inside `config` only",
         ),
     ];
-    if message.starts_with("string values must be quoted") {
+    if message.starts_with(NO_QUOTES) {
         return ("a text must be in quotes", Some("put it in quotes: `\"…\"`"));
     }
     if message.contains("string, expected") {

@@ -407,7 +407,9 @@ fn changed(
         effects.push(format!("{} will use the new retry policy", count(remains.delayed, "delayed job")));
     }
     if has(StepAspect::Queuer) && waiting > 0 {
-        let lane = old.shown("queuer.lane") != new.shown("queuer.lane");
+        // A step without a queuer has no such key.
+        let of = |step: &StepDigest| step.shown("queuer.lane").unwrap_or("none").to_owned();
+        let lane = of(old) != of(new);
         let what = if lane { "lane" } else { "order" };
         let verb = if waiting == 1 { "is" } else { "are" };
         effects.push(format!("{what} changed: {} {verb} sorted anew", count(waiting, "waiting job")));
