@@ -399,7 +399,7 @@ fn the_jobs_of_a_range_are_cancelled_together() {
     assert_eq!(none, "no job of p/jobs/1-2 waits: nothing was cancelled\n");
     cancel("p/jobs/100-200").failed(1).says("queue `p/jobs` has no job 100; its last one is 8");
     cancel("p/jbs/1-2").failed(1).says("queue `p/jbs` is unknown");
-    cancel("p/jobs/5-4").failed(64).says("write PIPELINE/QUEUE/INDEX");
+    cancel("p/jobs/5-4").failed(64).says("does not name jobs: the range is reversed; write `p/jobs/4-5`");
     cancel("p/jobs/1-100001").failed(64).says("at most 100,000 jobs");
     project.assert_sound();
 }

@@ -282,9 +282,9 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
         let queue = &selector.queue;
         match selector.which {
             Which::One(0) | Which::Range(0, _) => {
-                Err(exit::fail(format_args!("`{text}` does not name errors: the first is `{queue}/1`")))
+                Err(exit::misuse(format_args!("`{text}` does not name errors: the first is `{queue}/1`")))
             }
-            Which::Range(from, Some(to)) if to < from => Err(exit::fail(format_args!(
+            Which::Range(from, Some(to)) if to < from => Err(exit::misuse(format_args!(
                 "`{text}` does not name errors: the range is reversed; write `{queue}/{to}-{from}`"
             ))),
             _ => Ok(selector),

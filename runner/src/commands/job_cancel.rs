@@ -58,7 +58,7 @@ pub(crate) fn cancel(command: &JobCancel) -> Exit {
 }
 
 fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
-    if let Some(range) = range(&command.job) {
+    if let Some(range) = range(&command.job)? {
         return take_out_range(command, range);
     }
     if let Some(late) = LateAddress::parse(&command.job) {
@@ -102,11 +102,21 @@ fn drop_late(command: &JobCancel, late: &LateAddress) -> Result<Exit, Exit> {
 }
 
 /// `PIPELINE/QUEUE/FROM-TO`
-fn range(job: &str) -> Option<(Address, u64, u64)> {
-    let (queue, range) = job.rsplit_once('/')?;
-    let (from, to) = range.split_once('-')?;
-    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
-    (1..=to).contains(&from).then_some((Address::parse(queue)?, from, to))
+fn range(job: &str) -> Result<Option<(Address, u64, u64)>, Exit> {
+    let parts = || {
+        let (queue, range) = job.rsplit_once('/')?;
+        let (from, to) = range.split_once('-')?;
+        Some((Address::parse(queue)?, from.parse().ok()?, to.parse().ok()?))
+    };
+    match parts() {
+        Some((queue, 0, _)) => {
+            Err(exit::misuse(format_args!("`{job}` does not name jobs: the first is `{queue}/1`")))
+        }
+        Some((queue, from, to)) if to < from => Err(exit::misuse(format_args!(
+            "`{job}` does not name jobs: the range is reversed; write `{queue}/{to}-{from}`"
+        ))),
+        range => Ok(range),
+    }
 }
 
 /// Cancels all jobs of a range that wait somewhere. The others are left alone.

@@ -16,7 +16,7 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::{grouped, jobs};
 use tidegate_components::script::json;
-use tidegate_engine::{Request, RequestOutcome, error_queue};
+use tidegate_engine::{Request, RequestOutcome, no_push};
 use tidegate_model::suggest::nearest_address;
 use tidegate_model::{Address, Timestamp, rfc3339};
 
@@ -80,10 +80,7 @@ fn print(command: &QueuePush, pushing: &Pushing, exit: Exit, answered_by: Option
 fn find(place: &CommandTarget, name: &str) -> Result<Address, String> {
     let queues = &place.configuration.queues;
     if let Some(queue) = queues.iter().find(|queue| queue.address.to_string() == name) {
-        if queue.holds_errors {
-            return Err(error_queue(&queue.address));
-        }
-        return Ok(queue.address.clone());
+        return no_push(queue).map_or_else(|| Ok(queue.address.clone()), Err);
     }
     if place.configuration.sinks.iter().any(|sink| sink.address.to_string() == name) {
         return Err(format!("`{name}` is a sink, which receives jobs from steps: push to a queue"));

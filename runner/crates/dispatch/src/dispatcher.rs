@@ -213,8 +213,8 @@ impl Dispatcher {
         self.decide(now, commands);
     }
 
-    /// Applies one of several events that happened together. No job starts between them: what follows is decided with
-    /// the next call of [`Self::handle`].
+    /// Applies one of several events that happened together. No job starts between them: the next call of [`Self::handle`]
+    /// decides what follows.
     pub fn apply(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
         let (step, event) = match event {
             Event::Read { port: InputPort { step, input }, read, first, jobs, bytes } => {

@@ -502,11 +502,19 @@ impl Coordinator {
     /// `at`: the index of the halting job, and its description.
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
-        let Some(state) = self.steps.get(step) else { return };
+        let Some(state) = self.steps.get_mut(step) else { return };
+        let is_another = state.is_queued() && at.is_some() && state.stats.halted().is_some();
+        if let (false, [_], Some((index, _))) = (state.is_queued(), &state.declared.inputs[..], &at) {
+            // Batches run side by side, and the step stops at the first of their jobs.
+            if state.halted_at.is_some_and(|first| first < *index) {
+                return;
+            }
+            state.halted_at = Some(*index);
+            self.halts.retain(|halt| halt.position != Some(step));
+        }
         let StepState { declared, stats, .. } = state;
-        let is_another = state.is_queued() && at.is_some() && stats.halted().is_some();
         stats.halt(whole.clone(), now);
-        let inputs = &declared.inputs;
+        let inputs = declared.inputs.clone();
         let Some(present) = self.present_address(step).cloned() else { return };
         let (position, step, since) = (Some(step), present, now);
         if is_another {
@@ -537,7 +545,7 @@ fn describe(halt_cause: &HaltCause, step: &Address) -> (String, String) {
     let (why, way_out) = match halts {
         HaltReason::NoErrors => (
             "the step has no error queue for it, so progress stays before it",
-            "name one with `errors = \"…\"`, or fix the script; a reload or the next run goes on".to_owned(),
+            "name one with `errors = \"…\"`, or fix the cause; a reload or the next run goes on".to_owned(),
         ),
         HaltReason::Policy => (
             "the step stops at it because its retry policy has `then = \"halt\"`",

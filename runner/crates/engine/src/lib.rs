@@ -51,7 +51,7 @@ pub use crate::generation::renames::RepeatedIndices;
 pub use crate::generation::resumed::resume;
 pub use crate::generation::source_files::SourceFiles;
 pub use crate::generation::trial::FailedSetup;
-pub use crate::operator::apply::{apply, error_queue};
+pub use crate::operator::apply::{apply, no_push};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;

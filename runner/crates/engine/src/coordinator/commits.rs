@@ -100,8 +100,8 @@ impl Coordinator {
         for step in given_back {
             self.dispatcher.apply(Event::GivenBack { step }, now, commands);
         }
-        // All facts of a commit hold before the first job starts: of two jobs of a lane whose states change together, one
-        // may let the next job start and the other one forbid it.
+        // All facts of a commit hold before the first job starts. If two jobs of a lane change together, one may let the
+        // next job start, and the other one forbid it.
         self.dispatcher.handle(Event::Tick, now, commands);
     }
 

@@ -19,7 +19,7 @@ use crate::batch::reason;
 use crate::recovery::{rewind, source_kinds};
 use crate::step::held_lanes::holds_lanes;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, Input, InputMode, InputRef, PushSource, QueueRef, Retain};
+use tidegate_config::{Configuration, Input, InputMode, InputRef, PushSource, Queue, QueueRef, Retain};
 use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{
@@ -81,12 +81,16 @@ pub fn apply(
     }
 }
 
-/// Reason for which no job can be pushed to an error queue.
+/// Reason for which no job can be pushed to a queue, if the runner itself fills it.
 #[must_use]
-pub fn error_queue(queue: &Address) -> String {
-    format!(
-        "`{queue}` is an error queue and has error records, not jobs: push to the queue that the step reads"
-    )
+pub fn no_push(queue: &Queue) -> Option<String> {
+    let (kind, content) = match queue {
+        Queue { holds_errors: true, .. } => ("an error queue", "error records"),
+        Queue { holds_events: true, .. } => ("a queue for events", "events"),
+        _ => return None,
+    };
+    let queue = &queue.address;
+    Some(format!("`{queue}` is {kind} and has {content}, not jobs: push to the queue that the step reads"))
 }
 
 fn push(
@@ -99,8 +103,8 @@ fn push(
 ) -> Result<RequestEffect, String> {
     let position = configuration.queues.position(|declared| declared.address == *queue);
     let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
-    if configuration.queues[position].holds_errors {
-        return Err(error_queue(queue));
+    if let Some(why) = no_push(&configuration.queues[position]) {
+        return Err(why);
     }
     if let Some(PushSource::Http(source)) = &configuration.queues[position].source
         && let Some(key) = &source.key

@@ -61,8 +61,9 @@ pub(crate) fn recover(
             step = %step.address,
             %input,
             jobs,
-            "the last run was interrupted during attempts of these jobs; under `at-most-once` they are not \
-             attempted again, and their outcome is unknown. To run them again, use `tidegate replay`."
+            "the last run was interrupted during attempts of as many jobs of this input; under `at-most-once` they are \
+             not attempted again, and their outcome is unknown. `tidegate replay` runs jobs again, delivered ones \
+             included."
         );
     }
     Ok((again, forgone))
