@@ -91,6 +91,10 @@ fn a_stop_of_the_step_is_an_event() {
     let halted = events.iter().find(|event| event["event"] == "halted").expect("a stop");
     assert_eq!(halted["index"], 3, "{halted}");
     assert!(halted["reason"].as_str().is_some_and(|why| why.contains("the ledger is closed")), "{halted}");
+    let pushed = project.tidegate_given(&["queue", "push", "p/history"], "{}\n").failed(1);
+    pushed.says(
+        "`p/history` is a queue for events and has events, not jobs: push to the queue that the step reads",
+    );
     assert_eq!((of_job(&events, 2), watermarks(&events)), (vec!["done delivered".to_owned()], vec![2]));
 }
 

@@ -238,3 +238,19 @@ fn a_stopped_store_says_why_a_sink_stopped() {
     let shown = project.tidegate(&["job", "show", "p/queue/1"]).done().stdout;
     assert!(shown.contains("\n    the step stopped in the last run: "), "{shown}");
 }
+
+#[test]
+fn a_step_in_order_reports_the_first_of_the_jobs_at_which_it_stops() {
+    let project = Project::pipeline("[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n")
+        .file("in.ndjson", format!("{}nothing\n{}nothing\nnothing\n", jobs(1..=2), jobs(4..=900)))
+        .file("work.rhai", "fn process(job) { job }");
+    let outcome = project.run().failed(1);
+    let (printed, said) = (outcome.stdout, outcome.stderr);
+    let stops = |text: &str| text.matches("p/work stopped at job").count();
+    assert_eq!(stops(&printed) + stops(&said), 1, "{printed}\n{said}");
+    assert!(
+        printed.contains("p/work stopped at job 3 (") || said.contains("p/work stopped at job 3 ("),
+        "{said}"
+    );
+    assert!(said.contains("the step stops: job 3 ("), "{said}");
+}
