@@ -187,6 +187,10 @@ fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at
         "{}",
         answer.body
     );
+    let status = project.tidegate(&["status"]).done().stdout;
+    assert!(status.contains("\nthe disk is full: the disk of the store is full"), "{status}");
+    let status = project.tidegate(&["status", "--format", "json"]).done().stdout;
+    assert!(status.contains("\"full\": \"the disk of the store is full"), "{status}");
     for _ in 0..20 {
         for command in ["status", "queue list", "queue show p/requests", "job show p/requests/1"] {
             let arguments: Vec<&str> = command.split(' ').collect();

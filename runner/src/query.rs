@@ -215,6 +215,9 @@ pub(crate) enum Answer {
 pub(crate) struct RunnerStatus {
     /// `null` without a runner.
     pub(crate) reload: Option<ReloadStatus>,
+    /// The error for which no commit succeeds now, while a disk is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) full: Option<String>,
     /// A row for each step and input.
     pub(crate) steps: Vec<StepStatus>,
     /// The sources that may fail, by address.
@@ -396,6 +399,7 @@ fn try_answer(
     let mut answer = store.at_one_moment(|store| answer_from(store, configuration, run, query))?;
     if let Answer::Status(status) = &mut answer {
         status.reload = run.map(ReloadStatus::of);
+        status.full = run.and_then(|run| run.stats().full());
     }
     Ok(answer)
 }

@@ -8,7 +8,7 @@ use crate::output::console;
 use crate::output::console::{Paint, painted};
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::output::hint::resume;
+use crate::output::hint::{disk_full, resume};
 use crate::output::lane_command::resume_lane;
 use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
@@ -53,6 +53,8 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
     if let Some(reload) = &status.reload {
         text += &notes(reload, width());
     }
+    let full = status.full.iter().map(|why| disk_full(why));
+    text.extend(full.map(|line| indented(&plain(&on_one_line(&line)), 0, width()) + "\n"));
     print_painted(&text);
     Exit::Done
 }

@@ -11,6 +11,7 @@ use hyper::{Method, StatusCode};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Serialize;
 
+use crate::output::hint::disk_full;
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock, Timestamp};
 
@@ -194,8 +195,7 @@ pub(crate) fn health(full: Option<String>) -> Response {
         error: Option<String>,
     }
     let Some(why) = full else { return json(StatusCode::OK, &Health { status: "ok", error: None }) };
-    let error =
-        format!("the disk is full: {why}; no job is lost, and the run resumes when the disk has room");
+    let error = disk_full(&why);
     json(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "full", error: Some(error) })
 }
 

@@ -12,3 +12,8 @@ pub(crate) fn with_command(why: &str, step: &str, given: &Invocation) -> String 
 pub(crate) fn resume(step: &str, given: &Invocation) -> String {
     format!("`{}` resumes it", given.command(&format!("step resume {step}")))
 }
+
+/// The consequence of a full disk for jobs.
+pub(crate) fn disk_full(why: &str) -> String {
+    format!("the disk is full: {why}; no job is lost, and the run resumes when the disk has room")
+}

@@ -41,7 +41,7 @@ pub(crate) fn status(
     }
     let sources = source_status::all(store, configuration, run)?;
     let tables = table_status::all(configuration, run);
-    Ok(Answer::Status(Box::new(RunnerStatus { reload: None, steps, sources, tables })))
+    Ok(Answer::Status(Box::new(RunnerStatus { reload: None, full: None, steps, sources, tables })))
 }
 
 /// As [`status`], without the errors, which must be read from their queues.
