@@ -46,7 +46,7 @@ fn a_line_that_is_no_json_keeps_its_piece_off_the_queue_and_says_what_stands() {
     let wrong = "{\"id\":1}\n\n{\"id\":\n";
     let refused = project.tidegate_given(&["queue", "push", "p/orders"], wrong).failed(1);
     assert!(refused.stderr.contains("line 3 is not JSON"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("nothing was pushed before"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("; nothing was pushed"), "{}", refused.stderr);
     assert!(!project.path().join(".tidegate").exists());
     let wrong = [&jobs(1..=1500), "\nnonsense\n", &jobs(1..=1500)].concat();
     let refused = project.tidegate_given(&["queue", "push", "p/orders"], wrong).failed(1);

@@ -33,6 +33,15 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// The fix for a text that begins with a mark of its encoding, or is packed or UTF-16; `None` for other bytes.
+pub(crate) fn encoding_help(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xEF, 0xBB, 0xBF, ..] => Some("it begins with a byte order mark (BOM): leave that mark out"),
+        [0x1F, 0x8B, ..] => Some("it is packed with gzip: send it unpacked"),
+        _ => utf16_help(bytes),
+    }
+}
+
 /// The fix for bytes that appear to be UTF-16, which is not supported; `None` for other bytes.
 #[must_use]
 pub fn utf16_help(bytes: &[u8]) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::words::utf16_help;
+use crate::words::encoding_help;
 
 /// Why a text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl ReadError {
                 "`{word}` is not a JSON value: use true, false, null, a number, a text in double quotes, a list or an object"
             )
         };
-        if let ("expected ident" | "expected value", Some(help)) = (parser_text, utf16_help(text)) {
+        if let ("expected ident" | "expected value", Some(help)) = (parser_text, encoding_help(text)) {
             return Self { message: help.to_owned(), line, column };
         }
         let message = match parser_text {
@@ -116,6 +116,17 @@ fn line_words(line: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_with_a_mark_or_from_a_packer_has_its_fix() {
+        for (text, help) in
+            [(&b"\xEF\xBB\xBF{}"[..], "leave that mark out"), (b"\x1F\x8B\x08\0\0", "send it unpacked")]
+        {
+            let error = serde_json::from_slice::<serde_json::Value>(text).unwrap_err();
+            let message = ReadError::new(&error, text).message;
+            assert!(message.contains(help), "{message}");
+        }
+    }
 
     #[test]
     fn an_error_of_another_text_is_an_error_and_no_panic() {

@@ -198,7 +198,7 @@ impl Pushing {
 
     fn so_far(&self) -> String {
         match self.committed_line {
-            0 => "nothing was pushed before".to_owned(),
+            0 => "nothing was pushed".to_owned(),
             line => {
                 let (jobs, line) = (jobs(self.pushed), grouped(line));
                 format!("the queue has the jobs pushed before: {jobs}, up to line {line}")
