@@ -223,6 +223,9 @@ impl StepMachine for QueuedStep {
         if let (false, Some(index)) = (attributes.key.is_fresh(), attributes.index) {
             self.unfinished.add(attributes.key, index);
         }
+        if let (Some(line), None, false) = (&mut self.line, attributes.index, attributes.key.is_fresh()) {
+            line.add_without_place(attributes.key);
+        }
         if state == WaitingState::Finished {
             match (&mut self.line, attributes.index) {
                 (Some(line), Some(index)) => line.keep(index, attributes.key),

@@ -201,6 +201,13 @@ impl WaitingRoom {
         self.lanes.has_halted()
     }
 
+    /// Whether both jobs are here, and of one lane.
+    #[must_use]
+    pub fn are_of_one_lane(&self, one: JobKey, other: JobKey) -> bool {
+        let lane = |key| self.jobs.find(key).map(|slot| self.jobs.lane(slot));
+        lane(one).is_some() && lane(one) == lane(other)
+    }
+
     /// Starts this job before all others, if it may start now. Returns whether it did.
     pub fn start_job(&mut self, key: JobKey, now: Timestamp) -> bool {
         self.observe(now);

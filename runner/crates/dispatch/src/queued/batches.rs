@@ -112,15 +112,17 @@ impl QueuedStep {
         self.awaits = Awaits::Event;
     }
 
-    /// Picks the job that all results in memory wait for.
+    /// Picks the job that all results in memory wait for, or one that it may wait for.
     fn pick_first_in_line(
         &mut self,
         context: &mut DispatchContext<'_>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
-        if let Some(first) = self.first_in_line().filter(|&first| self.room.start_job(first, now)) {
-            self.add_batch(vec![first], BatchContent::Attempts, context, commands);
+        for key in self.first_ones() {
+            if self.room.start_job(key, now) {
+                self.add_batch(vec![key], BatchContent::Attempts, context, commands);
+            }
         }
     }
 

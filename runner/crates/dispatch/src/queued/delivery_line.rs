@@ -4,7 +4,7 @@
 //! otherwise in the store. A job that is begun, delayed or pending holds the results behind it. Jobs without an index
 //! have lost their place, and are delivered at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::in_flight::{BatchContent, QueuedBatch};
 use super::{Halting, QueuedStep};
@@ -29,6 +29,8 @@ pub(crate) struct DeliveryLine {
     kept: BTreeMap<u64, JobKey>,
     /// Completed jobs, which were pending, by index.
     completed: BTreeMap<u64, JobKey>,
+    /// Jobs that have no place in the order, and perhaps some that are finished.
+    without_place: BTreeSet<JobKey>,
 }
 
 impl DeliveryLine {
@@ -39,6 +41,11 @@ impl DeliveryLine {
     /// Adds a job whose result is in the store.
     pub(crate) fn keep(&mut self, index: u64, key: JobKey) {
         self.kept.insert(index, key);
+    }
+
+    /// Adds a job that has no place in the order.
+    pub(crate) fn add_without_place(&mut self, key: JobKey) {
+        self.without_place.insert(key);
     }
 
     /// Whether the results in memory exceed the limits.
@@ -111,6 +118,16 @@ impl QueuedStep {
     pub(crate) fn first_in_line(&self) -> Option<JobKey> {
         let next = self.line.as_ref()?.next.max(1);
         Some(self.unfinished.at(next).unwrap_or(JobKey::fresh(next)))
+    }
+
+    /// The jobs that may start while the results in memory fill it: the first one of the line, and those without a place
+    /// in its lane. Their results hold no memory, and the first one may wait for them.
+    pub(crate) fn first_ones(&mut self) -> Vec<JobKey> {
+        let Some(first) = self.first_in_line() else { return Vec::new() };
+        let Some(line) = &mut self.line else { return Vec::new() };
+        line.without_place.retain(|&key| self.room.state(key).is_some());
+        let others = line.without_place.iter().filter(|&&key| self.room.are_of_one_lane(first, key));
+        [first].iter().chain(others).copied().collect()
     }
 
     /// Completed jobs wait for their turn. A job that must be submitted again does not.

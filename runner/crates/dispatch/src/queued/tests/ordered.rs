@@ -239,6 +239,42 @@ fn jobs_without_a_place_in_the_order_are_delivered_at_once() {
 }
 
 #[test]
+fn a_job_without_a_place_starts_if_the_first_one_waits_for_it_and_the_memory_is_full() {
+    let rules = QueuePolicy {
+        strategy: StartOrder::OneRoundSerial,
+        max_processing: None,
+        has_lanes: true,
+        ..picking().rules
+    };
+    let plan = QueuePlan { rules, ..outside() };
+    let mut play = Play::with_head(2, InputKind::Queue(0), DurabilityBarrier::Nothing, plan);
+    play.start();
+    let mut saw = |key: JobKey, lane: &[u8], state| {
+        let index = key.is_fresh().then_some(key.0);
+        play.dispatcher.saw(0, &JobAttributes { index, lane, ..JobAttributes::new(key, 0) }, state);
+    };
+    // A job that was retried from an error queue, and has failed again.
+    let again = JobKey::stored(7);
+    saw(again, b"a", WaitingState::Delayed { until: Timestamp(5000) });
+    saw(JobKey::fresh(1), b"a", WaitingState::Waiting);
+    saw(JobKey::fresh(2), b"b", WaitingState::Waiting);
+    let (port, read) = (InputPort::of_input(0, 0), ReadId(1));
+    let picked = play.on(Event::Read { port, read, first: 1, jobs: 2, bytes: 60 });
+    assert_eq!(picked, "forget 1, pick #0 2");
+    play.picked(0);
+    let ran = BatchEnd { bytes: 100, ..BatchEnd::picked(&[JobOutcome::Finished]) };
+    assert_eq!(play.on(Event::Ran { step: 0, batch: BatchId(0), ran }), "");
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(5000)));
+    play.now = Timestamp(5000);
+    assert_eq!(play.on(Event::Tick), format!("pick #1 {}", again.0));
+    play.picked(1);
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1");
+    assert_eq!(play.committed(1), "pick #2 1");
+    play.picked(2);
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, commit #0+1");
+}
+
+#[test]
 fn stored_results_that_a_batch_leaves_over_keep_their_turn() {
     let mut play = running(DurabilityBarrier::Snapshot, outside());
     for batch in [1, 2, 3] {
