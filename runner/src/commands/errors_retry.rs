@@ -281,7 +281,7 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
         })?;
         let queue = &selector.queue;
         match selector.which {
-            Which::One(0) | Which::Range(0, _) => {
+            Which::One(0) | Which::Range(0, _) | Which::Range(_, Some(0)) => {
                 Err(exit::misuse(format_args!("`{text}` does not name errors: the first is `{queue}/1`")))
             }
             Which::Range(from, Some(to)) if to < from => Err(exit::misuse(format_args!(

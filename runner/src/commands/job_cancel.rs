@@ -109,7 +109,7 @@ fn range(job: &str) -> Result<Option<(Address, u64, u64)>, Exit> {
         Some((Address::parse(queue)?, from.parse().ok()?, to.parse().ok()?))
     };
     match parts() {
-        Some((queue, 0, _)) => {
+        Some((queue, from, to)) if from == 0 || to == 0 => {
             Err(exit::misuse(format_args!("`{job}` does not name jobs: the first is `{queue}/1`")))
         }
         Some((queue, from, to)) if to < from => Err(exit::misuse(format_args!(

@@ -503,18 +503,23 @@ impl Coordinator {
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
         let Some(state) = self.steps.get_mut(step) else { return };
-        let is_another = state.is_queued() && at.is_some() && state.stats.halted().is_some();
-        if let (false, [_], Some((index, _))) = (state.is_queued(), &state.declared.inputs[..], &at) {
-            // Batches run side by side, and the step stops at the first of their jobs.
-            if state.halted_at.is_some_and(|first| first < *index) {
-                return;
-            }
-            state.halted_at = Some(*index);
-            self.halts.retain(|halt| halt.position != Some(step));
+        let (is_queued, before) = (state.is_queued(), state.stats.halted());
+        let index = at.as_ref().map(|(index, _)| *index);
+        // Batches of a step in order run side by side. It stops at the first of their jobs, of which it may hear last.
+        let first = state.halted_at.filter(|_| !is_queued && state.declared.inputs.len() == 1).zip(index);
+        let precedes = first.is_some_and(|(first, index)| index < first);
+        if first.is_some() && !precedes {
+            return;
         }
-        let StepState { declared, stats, .. } = state;
-        stats.halt(whole.clone(), now);
-        let inputs = declared.inputs.clone();
+        let is_cause = before.is_none() || precedes;
+        let is_another = is_queued && index.is_some() && !is_cause;
+        let replaced = before.map(|(_, why)| why).filter(|_| precedes);
+        if is_cause {
+            state.halted_at = index;
+            state.stats.halt(whole.clone(), now);
+        }
+        let inputs = state.declared.inputs.clone();
+        self.halts.retain(|halt| halt.position != Some(step) || Some(&halt.why) != replaced.as_ref());
         let Some(present) = self.present_address(step).cloned() else { return };
         let (position, step, since) = (Some(step), present, now);
         if is_another {
@@ -524,8 +529,10 @@ impl Coordinator {
             tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
         }
         let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
-        let (index, at) = at.unzip();
-        self.stops.push(StepStop { step: step.clone(), since, at, job: input.zip(index), why });
+        if is_cause {
+            let (index, at) = at.unzip();
+            self.stops.push(StepStop { step: step.clone(), since, at, job: input.zip(index), why });
+        }
         self.halts.push(Halt { step, position, why: whole });
     }
 

@@ -64,7 +64,7 @@ impl StdoutWriter {
 fn is_discarded() -> bool {
     let device = |stat: rustix::fs::Stat| stat.st_rdev;
     let (output, null) = (fstat(rustix::stdio::stdout()).map(device), stat("/dev/null").map(device));
-    matches!((output, null), (Ok(output), Ok(null)) if output == null)
+    matches!((output, null), (Ok(output), Ok(null)) if output == null && null != 0)
 }
 
 fn explain(source: io::Error) -> SinkError {

@@ -41,7 +41,7 @@ pub(crate) struct StepState {
     pub(crate) stats: Arc<StepStats>,
     /// Inputs of a join by key that are not read until fewer of their jobs are without a partner.
     pub(crate) held_reads: Vec<InputPort>,
-    /// Index of the first job that has halted a step with one input in order.
+    /// Index of the job that halted the step, if it has one input.
     pub(crate) halted_at: Option<u64>,
     /// Whether jobs with a due time have waited for their partners since their due times were read.
     pub(crate) had_unmatched: bool,

@@ -207,9 +207,9 @@ impl StepStats {
         self.monitor.lock().restart();
     }
 
+    /// Records the cause of the halt.
     pub(crate) fn halt(&self, why: String, now: Timestamp) {
-        // The first halt is the cause.
-        self.halted.lock().get_or_insert((now, why));
+        *self.halted.lock() = Some((now, why));
     }
 
     /// Condition that blocks the step, as far as it is known.

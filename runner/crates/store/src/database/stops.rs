@@ -57,7 +57,7 @@ pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec
     RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
-/// `anew`: removes those of the run before. The first reason of a step is kept.
+/// `anew`: removes those of the run before. The last reason of a step is kept.
 pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> Result<(), StoreCause> {
     if stops.is_empty() && !anew {
         return Ok(());
@@ -66,9 +66,8 @@ pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> R
     // An unreadable record must not fail the commit.
     let mut all = if anew { Vec::new() } else { read(&meta).unwrap_or_default() };
     for stop in stops {
-        if all.iter().all(|known| known.step != stop.step) {
-            all.push(StepStop { why: shortened(stop.why.clone(), WHY_MAX), ..stop.clone() });
-        }
+        all.retain(|known| known.step != stop.step);
+        all.push(StepStop { why: shortened(stop.why.clone(), WHY_MAX), ..stop.clone() });
     }
     meta.insert(KEY, &*RecordKey::Meta(KEY).seal_json(&all)?)?;
     Ok(())

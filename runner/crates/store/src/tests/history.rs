@@ -306,8 +306,8 @@ fn segment(ordinal: u32) -> Segment {
 /// Asserts that the store equals the first `commits` commits, in every part.
 pub(crate) fn assert_is_after(store: &Store, commits: u64) {
     assert_has_come_back(store, commits);
-    // The first stop of a run is kept.
-    let stopped = (commits > 0).then(|| stop((era(commits) / 3 * 3).max(1)));
+    // The last stop of a step is kept.
+    let stopped = (commits > 0).then(|| stop(era(commits)));
     assert_eq!(store.stops().unwrap(), stopped.into_iter().collect::<Vec<_>>());
 }
 

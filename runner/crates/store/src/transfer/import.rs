@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use redb::Database;
+use serde_json::Value;
 
 use super::export_format::{ExportLine, Header, Inventory, Start, VERSION};
 use super::import_writer::{Filling, Stop, wrong};
@@ -62,7 +63,12 @@ pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportErr
 pub fn is_export(path: &Path) -> io::Result<bool> {
     let mut line = Vec::new();
     BufReader::new(File::open(path)?).take(HEADER_BYTES_MAX).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice::<Start>(&line).is_ok())
+    // Other programs may write headers, too, with other fields and beside other values.
+    let Ok(Value::Object(start)) = serde_json::from_slice(&line) else { return Ok(false) };
+    let Some(Value::Object(header)) = start.get("header").filter(|_| start.len() == 1) else {
+        return Ok(false);
+    };
+    Ok(["version", "created", "transaction"].iter().all(|key| header.get(*key).is_some_and(Value::is_i64)))
 }
 
 /// Whether the store has a commit.

@@ -51,10 +51,12 @@ pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> 
         let help = "write a closure, which has the variables around it: `|x| scale(factor, x)`";
         return Some(("`curry` is not a function of scripts".to_owned(), help.to_owned()));
     }
-    if let ParseErrorType::Reserved(_) | ParseErrorType::PropertyExpected | ParseErrorType::MissingToken(..) =
-        kind
-        && let Some(hint) = word_as_field(position, text)
-    {
+    let is_reserved = match kind {
+        ParseErrorType::Reserved(_) => Some(true),
+        ParseErrorType::PropertyExpected | ParseErrorType::MissingToken(..) => Some(false),
+        _ => None,
+    };
+    if let Some(hint) = is_reserved.and_then(|is_reserved| word_as_field(position, text, is_reserved)) {
         return Some(hint);
     }
     match kind {
@@ -86,15 +88,22 @@ pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> 
     }
 }
 
+/// Words of the language for which the parser has no message of its own.
+const KEYWORDS: [&str; 26] = [
+    "as", "break", "catch", "const", "continue", "do", "else", "eval", "export", "false", "fn", "for", "if",
+    "import", "in", "let", "loop", "private", "return", "switch", "this", "throw", "true", "try", "until",
+    "while",
+];
+
 /// The message for a word of the language that is used as the name of a field.
-fn word_as_field(position: Position, text: &str) -> Option<(String, String)> {
+fn word_as_field(position: Position, text: &str, is_reserved: bool) -> Option<(String, String)> {
     let (line, column) = position.line().zip(position.position())?;
     let line = text.lines().nth(line - 1)?;
     let (before, rest) = line.split_at(line.char_indices().nth(column - 1)?.0);
     let length = rest.find(|char: char| !char.is_alphanumeric() && char != '_').unwrap_or(rest.len());
     let (word, after) = rest.split_at(length);
     let fix = match () {
-        () if word.is_empty() => return None,
+        () if !is_reserved && !KEYWORDS.contains(&word) => return None,
         () if before.trim_end().ends_with('.') => format!("write `[\"{word}\"]` in place of `.{word}`"),
         () if after.trim_start().starts_with(':') => format!("put the key in quotes: `\"{word}\": …`"),
         () => return None,

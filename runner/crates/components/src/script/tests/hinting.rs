@@ -38,6 +38,8 @@ fn words_of_other_languages_are_known() {
         "fn process(job) { #{ id: job.id, new: true } }",
         "fn process(job) { #{ if: 1 } }",
         "fn process(job) { let match = 1; match }",
+        "fn process(job) { #{ a: 1 b: 2 } }",
+        "fn process(job) { job.items.0 }",
     ];
     insta::assert_snapshot!(checked(&texts, &[]));
 }
