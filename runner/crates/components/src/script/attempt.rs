@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, Position};
 
@@ -18,6 +18,7 @@ use super::api::context::ScriptContext;
 use super::api::decided::{AttemptEnd, Emit};
 use super::ticker;
 use super::values::captured::{Captured, Kept};
+use crate::coarse_clock::CoarseClock;
 use crate::memory::{self, Budget};
 use tidegate_config::Limits;
 
@@ -28,7 +29,8 @@ pub(crate) struct ScriptAttempt {
     context: ScriptContext,
     /// The jobs that it has emitted.
     emitted: RefCell<Vec<Emit>>,
-    deadline: Cell<Option<Instant>>,
+    /// In nanoseconds of [`CoarseClock`].
+    deadline: Cell<Option<u64>>,
     /// Number of operations performed.
     operations: Cell<u64>,
     /// Number of operations before the next check of the limits.
@@ -67,7 +69,7 @@ pub(crate) struct RunningAttempt {
 struct Outer {
     /// The attempt that ran before on this thread.
     current: Option<Rc<ScriptAttempt>>,
-    deadline: Option<Instant>,
+    deadline: Option<u64>,
     operations: u64,
     most: u64,
     stop: Option<u64>,
@@ -102,7 +104,11 @@ impl ScriptAttempt {
 
     /// Starts an attempt with `left` of its time. An attempt in progress continues afterwards.
     pub(crate) fn begin(self: &Rc<Self>, left: Option<Duration>) -> RunningAttempt {
-        let deadline = left.and_then(|left| Instant::now().checked_add(left));
+        // The clock is read for each job.
+        let deadline = left.map(|left| {
+            let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            CoarseClock::fit_for(Some(left)).now().saturating_add(nanos)
+        });
         let outer = Outer {
             current: Some(CURRENT.replace(Rc::clone(self))),
             deadline: self.deadline.replace(deadline),
@@ -178,7 +184,7 @@ impl ScriptAttempt {
             }
         }
         self.asked.set(ticker::see());
-        let is_over = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
+        let is_over = self.deadline.get().is_some_and(|deadline| CoarseClock::Exact.now() >= deadline);
         is_over.then_some(AttemptEnd::TimedOut)
     }
 
