@@ -282,6 +282,11 @@ impl<'w> EventRecorder<'w> {
         Self { writer, own: Payloads::new() }
     }
 
+    /// Whether the step has a queue for events.
+    pub(crate) fn are_recorded(&self) -> bool {
+        self.writer.is_some()
+    }
+
     /// Begins with the next job. `earlier`: the events of its attempts that are not durable.
     pub(crate) fn begin(&mut self, earlier: Option<&Payloads>) {
         if self.writer.is_some() {
