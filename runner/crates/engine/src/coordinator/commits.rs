@@ -65,12 +65,22 @@ impl Coordinator {
             self.dispatcher.apply(Event::Begun { step, batch }, now, commands);
         }
         let mut ended = Vec::new();
-        for (step, batch, stays) in delivered {
+        // Two jobs of a lane can change together. The end of one lets the next job start, and the other one may forbid it. So
+        // the batches that leave jobs go first. Behind each other batch jobs start at once, as workers may wait for them.
+        let is_left = |(step, _, stays): &(usize, BatchId, Vec<ParkedRow>)| {
+            !stays.is_empty() && self.steps.get(*step).is_some_and(StepState::is_queued)
+        };
+        let (left, finished): (Vec<_>, Vec<_>) = delivered.into_iter().partition(is_left);
+        for (step, batch, stays) in left.into_iter().chain(finished) {
             let waits = stays.iter().any(|row| row.due.time().is_some());
+            let is_finished = stays.is_empty();
             // The run could end with the delivery if the inputs were full.
             self.resume_reads(step, now, commands);
             self.delivered((step, batch), stays, now, commands, &mut ended);
             self.note_matched(step, waits, now, commands);
+            if is_finished {
+                self.dispatcher.handle(Event::Tick, now, commands);
+            }
         }
         if !ended.is_empty() {
             actions.push(Action::EndClaims(ended));
@@ -100,8 +110,6 @@ impl Coordinator {
         for step in given_back {
             self.dispatcher.apply(Event::GivenBack { step }, now, commands);
         }
-        // All facts of a commit hold before the first job starts. If two jobs of a lane change together, one may let the
-        // next job start, and the other one forbid it.
         self.dispatcher.handle(Event::Tick, now, commands);
     }
 
