@@ -408,8 +408,7 @@ fn changed(
     }
     if has(StepAspect::Queuer) && waiting > 0 {
         // A step without a queuer has no such key.
-        let of = |step: &StepDigest| step.shown("queuer.lane").unwrap_or("none").to_owned();
-        let lane = of(old) != of(new);
+        let lane = old.shown("queuer.lane").unwrap_or("none") != new.shown("queuer.lane").unwrap_or("none");
         let what = if lane { "lane" } else { "order" };
         let verb = if waiting == 1 { "is" } else { "are" };
         effects.push(format!("{what} changed: {} {verb} sorted anew", count(waiting, "waiting job")));
