@@ -10,9 +10,8 @@ use tidegate_plugin::Payloads;
 use super::response::{HttpRefusal, Place};
 use crate::due_time;
 use tidegate_components::accept::{AcceptCheck, RefusalReason};
-use tidegate_components::request_schema::{RequestSchema, SchemaFault};
 use tidegate_components::script::json;
-use tidegate_config::HttpSource;
+use tidegate_config::{HttpSource, RequestSchema, SchemaFault};
 use tidegate_engine::IdempotencyKey;
 use tidegate_model::log_target;
 use tidegate_model::{

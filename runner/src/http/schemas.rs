@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::response::HttpRefusal;
-use tidegate_components::request_schema::RequestSchema;
-use tidegate_config::{HttpSource, SchemaFile};
+use tidegate_config::{HttpSource, RequestSchema, SchemaFile};
 use tidegate_model::Address;
 use tidegate_model::sync::Mutex;
 

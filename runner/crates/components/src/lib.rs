@@ -16,7 +16,6 @@ pub mod plugin;
 pub mod pull_source;
 pub mod redact;
 mod render;
-pub mod request_schema;
 pub mod script;
 pub mod sink;
 pub mod source;

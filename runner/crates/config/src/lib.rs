@@ -20,6 +20,7 @@ mod model;
 pub(crate) mod parse;
 mod plan;
 mod readings;
+mod request_schema;
 pub(crate) mod sections;
 
 pub use crate::check::on_disk::check_disk;
@@ -57,3 +58,4 @@ pub use model::{
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};
 pub use readings::Readings;
+pub use request_schema::{RequestSchema, SchemaError, SchemaFault};

@@ -12,13 +12,12 @@ use crate::load_plugins;
 use crate::recovery::source_kinds;
 use crate::runtime::priority::beside_jobs;
 use tidegate_components::plugin::Plugins;
-use tidegate_components::request_schema::RequestSchema;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, EntryPoint, Mentions, NamedTable};
 use tidegate_config::{
     AcceptScript, Configuration, ConfigurationDigest, Diagnostic, Diagnostics, Draft, Files, HttpSource,
-    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Queue, Readings, Script,
-    SourceSpan, Step, read_text,
+    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Queue, Readings,
+    RequestSchema, Script, SourceSpan, Step, read_text,
 };
 use tidegate_model::{Address, Name};
 use tidegate_store::{ReadError, Store, Trigger};
