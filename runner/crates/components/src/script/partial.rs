@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::mem;
 use std::ops::Range;
 
+use memchr::memchr2;
 use rhai::{Array, Dynamic, Identifier, Map};
 
 use super::compile::used_fields::UsedFields;
@@ -25,6 +26,15 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Keys of an object that are compared one by one. More of them are hashed.
 const COMPARED_KEYS_MAX: usize = 64;
 
+/// Keys of a job that are expected in the next ones.
+const EXPECTED_KEYS_MAX: usize = 256;
+
+/// Expected keys at which a key is searched. A job may lack those before it.
+const SEARCHED_KEYS: usize = 4;
+
+/// Jobs with an unexpected key after which the keys of such a job are expected.
+const UNEXPECTED_JOBS: u32 = 16;
+
 /// Marks the map of a partial object with its number. Scripts can neither read nor make it.
 #[derive(Clone, Copy, Debug)]
 struct Mark(usize);
@@ -37,6 +47,44 @@ pub(crate) struct PartialJob {
     fields: Vec<ParsedField>,
     /// Room for the keys of the objects around a place of the text.
     keys: Vec<Range<usize>>,
+    expected: ExpectedKeys,
+}
+
+/// The keys of an earlier job, in its order. Most jobs of a step have the same ones, and a key at its place is neither
+/// scanned nor compared with the keys before it.
+#[derive(Debug, Default)]
+struct ExpectedKeys {
+    keys: Vec<ExpectedKey>,
+    /// Jobs with other keys.
+    others: u32,
+}
+
+#[derive(Debug)]
+struct ExpectedKey {
+    /// From its quote to behind the colon.
+    text: Box<str>,
+    /// Bytes between the quotes.
+    len: usize,
+}
+
+impl ExpectedKeys {
+    /// Notes the keys of a job that has one that was not expected.
+    fn note(&mut self, text: &str, keys: &[Range<usize>]) {
+        self.others += 1;
+        if !self.keys.is_empty() && self.others < UNEXPECTED_JOBS {
+            return;
+        }
+        self.others = 0;
+        memory::uncounted(|| {
+            let of_key = |key: &Range<usize>| {
+                let colon = text[key.end..].find(':')?;
+                let whole = text.get(key.start.checked_sub(1)?..=key.end + colon)?;
+                Some(ExpectedKey { text: whole.into(), len: key.len() })
+            };
+            let known = if text.len() <= KEPT_BYTES_MAX { keys } else { &[] };
+            self.keys = known.iter().take(EXPECTED_KEYS_MAX).map_while(of_key).collect();
+        });
+    }
 }
 
 #[derive(Debug)]
@@ -74,7 +122,7 @@ impl PartialJob {
     /// Forgets the job: values are whole from now on.
     pub(crate) fn clear(&mut self) {
         if self.text.capacity() > KEPT_BYTES_MAX {
-            *self = Self::default();
+            *self = Self { expected: mem::take(&mut self.expected), ..Self::default() };
         }
         self.text.clear();
         self.objects.clear();
@@ -83,12 +131,19 @@ impl PartialJob {
     }
 
     fn read_text(&mut self, text: &str, used: &UsedFields) -> Option<Dynamic> {
-        let mut scanner = Scanner { text, at: 0, keys: mem::take(&mut self.keys) };
+        let mut scanner = Scanner {
+            text,
+            at: 0,
+            // The fold is done on many bytes at once; a search for the first one would not be.
+            has_controls: text.bytes().fold(u8::MAX, u8::min) < b' ',
+            keys: mem::take(&mut self.keys),
+            expected: mem::take(&mut self.expected),
+        };
         scanner.skip_space();
         let value = self.read_value(&mut scanner, used, 0);
         scanner.skip_space();
         let is_read = scanner.at == text.len() && !self.objects.is_empty();
-        self.keys = scanner.keys;
+        (self.keys, self.expected) = (scanner.keys, scanner.expected);
         value.filter(|_| is_read)
     }
 
@@ -300,8 +355,11 @@ impl PartialWriter<'_> {
 struct Scanner<'t> {
     text: &'t str,
     at: usize,
+    /// Whether a byte of the text is a control character: allowed between values, and not in strings.
+    has_controls: bool,
     /// Keys of the objects around `at`, so far.
     keys: Vec<Range<usize>>,
+    expected: ExpectedKeys,
 }
 
 /// The keys of an object that were seen.
@@ -361,18 +419,52 @@ impl<'t> Scanner<'t> {
             return Some(true);
         }
         let (first, mut seen) = (self.keys.len(), SeenKeys::default());
+        let is_job = depth == 0;
+        // The next expected key, while all keys before it are expected ones in their order.
+        let mut next = is_job.then_some(0);
+        memory::uncounted(|| self.keys.reserve(if is_job { self.expected.keys.len() } else { 0 }));
         loop {
-            let key = self.key()?;
-            self.note_key(first, &mut seen, key.clone())?;
-            self.skip_space();
-            self.expect(b':')?;
+            let key = match next.and_then(|next| self.expected_key(next)) {
+                Some((key, place)) => {
+                    next = Some(place + 1);
+                    self.keys.push(key.clone());
+                    key
+                }
+                None => {
+                    if next.take().is_some() {
+                        for known in &self.keys[first..] {
+                            seen.may_have(&self.text[known.clone()]);
+                        }
+                    }
+                    let key = self.key()?;
+                    self.note_key(first, &mut seen, key.clone())?;
+                    self.skip_space();
+                    self.expect(b':')?;
+                    key
+                }
+            };
             self.skip_space();
             field(self, key, depth + 1)?;
             if self.is_over(b'}')? {
+                if is_job && next.is_none() {
+                    self.expected.note(self.text, &self.keys[first..]);
+                }
                 self.keys.truncate(first);
                 return Some(false);
             }
         }
+    }
+
+    /// Goes behind the colon of a key that is expected at the place `next`, or little later. It differs from the keys
+    /// before it. Returns its range and its place.
+    fn expected_key(&mut self, next: usize) -> Option<(Range<usize>, usize)> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let ahead = self.expected.keys.get(next..)?;
+        let skipped =
+            ahead.iter().take(SEARCHED_KEYS).position(|key| rest.starts_with(key.text.as_bytes()))?;
+        let (key, start) = (&ahead[skipped], self.at + 1);
+        self.at += key.text.len();
+        Some((start..start + key.len, next + skipped))
     }
 
     /// Adds a key of an object, whose keys begin at `first`. Only the last of repeated keys counts, so that the
@@ -464,7 +556,7 @@ impl<'t> Scanner<'t> {
         let mut has_escapes = false;
         loop {
             let rest = &self.text.as_bytes()[self.at..];
-            let len = plain_text_len(rest)?;
+            let len = if self.has_controls { plain_text_len(rest) } else { memchr2(b'"', b'\\', rest) }?;
             self.at += len + 1;
             match rest[len] {
                 b'"' => return Some(has_escapes),
