@@ -4,11 +4,12 @@ mod counted;
 
 use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use self::counted::{Counted, CountedJson, within};
-use tidegate_model::shortened;
+use tidegate_model::{FieldPath, shortened};
 
 /// Faults of one job that are reported.
 const FAULTS_MAX: usize = 20;
@@ -37,8 +38,9 @@ pub struct SchemaFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaError {
     pub message: String,
-    /// Line and column, from 1, if the text is not JSON.
+    /// Line and column, from 1.
     pub place: Option<(usize, usize)>,
+    pub help: Option<&'static str>,
 }
 
 impl RequestSchema {
@@ -48,14 +50,19 @@ impl RequestSchema {
         let schema: Value = serde_json::from_str(text).map_err(|error| SchemaError {
             message: format!("the schema is not JSON: {error}"),
             place: Some((error.line(), error.column())),
+            help: None,
         })?;
         // A pattern with backtracking could take any time for a job that a client chooses.
         let options =
             jsonschema::options_for::<CountedJson>().offline().with_pattern_options(PatternOptions::regex());
         options.build(&schema).map(Self).map_err(|error| {
-            let at = error.instance_path().as_str();
-            let at = if at.is_empty() { String::new() } else { format!(" at `{at}`") };
-            SchemaError { message: bounded(&format!("the schema is not valid{at}: {error}")), place: None }
+            let pointer = error.instance_path().as_str();
+            let at = if pointer.is_empty() { String::new() } else { format!(" at `{pointer}`") };
+            SchemaError {
+                message: bounded(&format!("the schema is not valid{at}: {error}")),
+                place: place_of(pointer, text),
+                help: help(&error, pointer),
+            }
         })
     }
 
@@ -87,6 +94,34 @@ impl RequestSchema {
 impl fmt::Debug for RequestSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RequestSchema")
+    }
+}
+
+/// Line and column of the value at a JSON pointer. `None`: it has a name that no path can have.
+fn place_of(pointer: &str, text: &str) -> Option<(usize, usize)> {
+    let path = FieldPath::parse(&pointer.strip_prefix('/')?.replace('/', "."))?;
+    let value = path.find(text.as_bytes())?;
+    // The value is a part of the text.
+    let before = &text[..value.as_ptr().addr().checked_sub(text.as_ptr().addr())?];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Some((before.matches('\n').count() + 1, line.len() + 1))
+}
+
+/// The values that are allowed at the place of a mistake. The library names its own rules only.
+fn help(error: &ValidationError<'_>, pointer: &str) -> Option<&'static str> {
+    let keyword = pointer.rsplit('/').find(|name| name.parse::<usize>().is_err()).unwrap_or_default();
+    match keyword {
+        _ if matches!(error.kind(), ValidationErrorKind::Referencing(_)) => Some(
+            "refer to the schema's own parts, as in `#/$defs/NAME`. `$schema` names one of the drafts 4, 6, 7, \
+             2019-09 and 2020-12, or is left out",
+        ),
+        "type" => {
+            Some("the types are `array`, `boolean`, `integer`, `null`, `number`, `object` and `string`")
+        }
+        "pattern" | "patternProperties" => {
+            Some("a pattern has no look-around, no back reference, and a bounded size")
+        }
+        _ => None,
     }
 }
 
@@ -166,6 +201,29 @@ mod tests {
     }
 
     #[test]
+    fn a_mistake_in_a_schema_has_its_place_and_a_help() {
+        let cases = [
+            ("{\n \"type\": \"objekt\" }", Some((2, 10)), Some("the types are")),
+            (
+                "{\n \"properties\": {\n  \"ä\": { \"type\": [\"text\"] } } }",
+                Some((3, 19)),
+                Some("the types are"),
+            ),
+            ("{\"items\":\n {\"pattern\": \"(?=a)b\"}}", Some((2, 14)), Some("a pattern has no look-around")),
+            ("{\"$ref\": \"order.json\"}", None, Some("refer to the schema's own parts")),
+            ("{\"$schema\": \"order\"}", None, Some("refer to the schema's own parts")),
+            ("{\"minimum\": \"1\"}", Some((1, 13)), None),
+            ("{\"properties\": {\"a.b\": {\"minimum\": \"1\"}}}", None, None),
+        ];
+        for (text, place, help) in cases {
+            let refused = RequestSchema::compile(text).unwrap_err();
+            assert_eq!(refused.place, place, "{text}: {refused:?}");
+            let begins = |begin: &str| refused.help.is_some_and(|help| help.starts_with(begin));
+            assert!(help.map_or(refused.help.is_none(), begins), "{text}: {refused:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_schema_is_refused_and_nothing_is_fetched() {
         let refused = |text: &str| RequestSchema::compile(text).unwrap_err();
         let no_json = refused("{\n  \"type\": object }");
@@ -179,10 +237,7 @@ mod tests {
             r#"{ "pattern": "(?=a)b" }"#,
         ] {
             let error = refused(text);
-            assert!(
-                error.place.is_none() && error.message.starts_with("the schema is not valid"),
-                "{error:?}"
-            );
+            assert!(error.message.starts_with("the schema is not valid"), "{error:?}");
         }
     }
 }

@@ -256,7 +256,7 @@ fn check_schema(source: &HttpSource, diagnostics: &mut Diagnostics) {
     let span = place.and_then(|place| diagnostics.files().span_at(&schema.path, place));
     let named = SourceSpan { file: schema.named_in.as_path().into(), span: schema.named_at.clone() };
     let diagnostic = Diagnostic::error(&*schema.path, span, error.message).related(named, "named here");
-    diagnostics.push(diagnostic);
+    diagnostics.push(diagnostic.help_if(error.help.map(str::to_owned)));
 }
 
 /// Checks a gate or monitor: its last processor gives the answer.
@@ -280,7 +280,14 @@ fn check_script(
 ) -> Mentions {
     match script::check_script(script, limits, entry) {
         Ok(mentions) => {
-            for error in unknown_tables(&mentions.tables, tables) {
+            for mut error in unknown_tables(&mentions.tables, tables) {
+                if entry == EntryPoint::Accept {
+                    // To declare the table would not help.
+                    "an `accept` script has no tables".clone_into(&mut error.message);
+                    error.help = Some(
+                        "decide by the job alone, or look the row up in a step behind the source".to_owned(),
+                    );
+                }
                 let diagnostic = in_script(script, &error, diagnostics);
                 diagnostics.push(diagnostic);
             }
