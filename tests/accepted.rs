@@ -43,6 +43,10 @@ fn what_does_not_match_the_schema_is_refused_with_its_places_and_not_taken() {
     assert_eq!(refused.body["places"].as_array().expect("places").len(), 100);
     // A body that is no JSON is another mistake.
     assert_eq!(client.request(post, &[JSON], "{").status, 400);
+    // A number beyond all floats is JSON.
+    let refused = client.request(post, &[NDJSON], "{\"id\":1}\n{\"id\":1,\"more\":1e400}\n");
+    let place = json!({ "line": 2, "at": "", "error": "the schema cannot check it: number out of range" });
+    assert_eq!((refused.status, &refused.body["places"]), (422, &json!([place])), "{refused:?}");
     assert_eq!(client.request(post, &[JSON], r#"{"id": 1, "amount": 1}"#).status, 202);
     // A changed schema is a reload.
     project.write("order.schema.json", "{\"required\": [\"no\"]}");
@@ -113,6 +117,8 @@ fn a_script_refuses_jobs_with_its_reasons_and_nothing_of_their_body_is_taken() {
     let expected = json!({ "error": error, "places": [{ "at": "", "error": "no id" }] });
     assert_eq!((refused.status, refused.body), (422, expected));
     // The schema goes first.
+    let by_schema = client.request(post, &[JSON], r#"{"id": "x"}"#);
+    assert!(by_schema.error().starts_with("the body does not match the schema"), "{by_schema:?}");
     let lines = "{\"id\":1}\n{\"id\":10}\n{\"id\":\"x\"}\n{\"id\":7}\n{\"id\":8}\n";
     let refused = client.request(post, &[NDJSON], lines);
     let places = refused.body["places"].as_array().expect("places").iter();
@@ -128,7 +134,7 @@ fn a_script_refuses_jobs_with_its_reasons_and_nothing_of_their_body_is_taken() {
             r#"5 "" "the source cannot check the job""#,
         ]
     );
-    running.wait_until_it_says("the `accept` script of a source has failed");
+    running.wait_until_it_says("the `accept` script of a source has failed source=p/requests error=");
     assert_eq!(client.request(post, &[JSON], "{").status, 400);
     assert_eq!(client.request(post, &[JSON], r#"{"id": 1}"#).status, 202);
     // A changed script is a reload.
@@ -140,6 +146,9 @@ fn a_script_refuses_jobs_with_its_reasons_and_nothing_of_their_body_is_taken() {
     project.write("accept.rhai", "fn accepts(job) { true }");
     let check = project.tidegate(&["check", "."]).failed(78);
     assert!(check.stderr.contains("must have a function `accept`"), "{}", check.stderr);
+    project.write("accept.rhai", "fn accept(job) { lookup(\"rows\", job.id) != () }");
+    let check = project.tidegate(&["check", "."]).failed(78);
+    assert!(check.stderr.contains("an `accept` script has no tables"), "{}", check.stderr);
     assert_eq!(client.request(post, &[JSON], r#"{"id": 1}"#).status, 422);
     project.write("accept.rhai", "fn accept(job) { true }");
     running.stop().done();

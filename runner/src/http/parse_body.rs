@@ -33,17 +33,20 @@ pub(crate) enum BodyForm {
 /// The owner of idempotency keys: the first name of a source, so that a rename forgets none.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyOwner {
+    /// As the queue is named now.
+    address: Address,
     pipeline: String,
     queue: String,
 }
 
 impl KeyOwner {
     pub(crate) fn of(queue: &Address, names: &NameHistory) -> Self {
+        let address = queue.clone();
         let (Address { pipeline, name }, number) = names.first_name(queue);
         let pipeline = pipeline.to_string();
         // No name has a space.
         let queue = if number == 0 { name.to_string() } else { format!("{name} {number}") };
-        Self { pipeline, queue }
+        Self { address, pipeline, queue }
     }
 
     pub(crate) fn hash(&self, sort: &str, key: &[u8]) -> DeliveryHash {
@@ -77,6 +80,8 @@ pub(crate) struct Intake {
     pub(crate) lines: Vec<u32>,
     /// A job is missing, since the body is refused.
     is_partial: bool,
+    /// The `accept` script refuses a job.
+    by_script: bool,
 }
 
 impl BodyForm {
@@ -151,21 +156,26 @@ pub(crate) fn read(
     });
     if !places.is_empty() && !whole.as_ref().is_some_and(is_known) {
         places.truncate(PLACES_MAX);
-        return Err(HttpRefusal::unfit(places, accept.is_some()));
+        return Err(HttpRefusal::unfit(places, intake.by_script));
     }
     intake.whole = whole;
     Ok(intake)
 }
 
-/// The parts of a job that do not match the schema. The error is a fragment.
-fn faults(schema: &RequestSchema, job: &[u8], line: Option<u32>) -> Result<Vec<Place>, String> {
-    let job: Value = serde_json::from_slice(job).map_err(|error| format!("the job is not JSON: {error}"))?;
+/// The parts of a job that do not match the schema. `Err`: it cannot be checked.
+fn faults(schema: &RequestSchema, job: &[u8], line: Option<u32>) -> Result<Vec<Place>, Place> {
+    let job: Value = serde_json::from_slice(job).map_err(|error| {
+        let error = error.to_string();
+        // Its line is one of the job, not of the body.
+        let why = error.split(" at line ").next().unwrap_or_default();
+        Place { line, at: String::new(), error: format!("the schema cannot check it: {why}") }
+    })?;
     let faults = schema.faults(&job).into_iter();
     Ok(faults.map(|SchemaFault { at, error }| Place { line, at, error }).collect())
 }
 
 /// The reasons for which the script of the source refuses a job.
-fn refusals(accept: &mut AcceptCheck, job: &[u8], line: Option<u32>) -> Vec<Place> {
+fn refusals(accept: &mut AcceptCheck, job: &[u8], (queue, line): (&KeyOwner, Option<u32>)) -> Vec<Place> {
     match accept.reasons(job) {
         Ok(reasons) => {
             let place = |RefusalReason { at, reason }| Place { line, at, error: reason };
@@ -173,7 +183,8 @@ fn refusals(accept: &mut AcceptCheck, job: &[u8], line: Option<u32>) -> Vec<Plac
         }
         Err(failure) => {
             let error = failure.to_string();
-            tracing::warn!(target: log_target::HTTP, error, "the `accept` script of a source has failed");
+            let source = &queue.address;
+            tracing::warn!(target: log_target::HTTP, %source, error, "the `accept` script of a source has failed");
             vec![Place { line, at: String::new(), error: "the source cannot check the job".to_owned() }]
         }
     }
@@ -200,14 +211,17 @@ impl Intake {
             Err(_) if has_faults => self.is_partial = true,
             added => added?,
         }
-        let mut found = found?.unwrap_or_default();
+        // It is JSON, but it may have a number beyond a double.
+        let mut found = found.unwrap_or_else(|fault| Some(vec![fault])).unwrap_or_default();
+        let mut by_script = false;
         if let Some(accept) = accept.filter(|_| found.is_empty()) {
             let stored = self.jobs.get(self.jobs.len() - 1).unwrap_or_default();
-            found = refusals(accept, stored, line);
+            (found, by_script) = (refusals(accept, stored, (source.0, line)), true);
         }
         let key = || self.each.last().filter(|_| !self.is_partial);
         if !found.is_empty() && !key().is_some_and(is_known) {
             places.extend(found);
+            self.by_script |= by_script;
         }
         Ok(())
     }

@@ -98,7 +98,7 @@ impl HttpRefusal {
 
     /// The jobs do not match the schema of their source at these places, of which there is at least one; or its script
     /// refuses them.
-    pub(crate) fn unfit(places: Vec<Place>, has_script: bool) -> Self {
+    pub(crate) fn unfit(places: Vec<Place>, by_script: bool) -> Self {
         let first = places.first().map(|Place { line, at, error }| {
             let line = line.map_or_else(String::new, |line| format!("line {line}, "));
             let at = if at.is_empty() { "the job" } else { at };
@@ -106,7 +106,7 @@ impl HttpRefusal {
         });
         let error = format!(
             "the {}; nothing was accepted: {}",
-            if has_script {
+            if by_script {
                 "source does not accept the body"
             } else {
                 "body does not match the schema of the source"
