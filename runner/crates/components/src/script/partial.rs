@@ -422,7 +422,9 @@ impl<'t> Scanner<'t> {
         let is_job = depth == 0;
         // The next expected key, while all keys before it are expected ones in their order.
         let mut next = is_job.then_some(0);
-        memory::uncounted(|| self.keys.reserve(if is_job { self.expected.keys.len() } else { 0 }));
+        if is_job {
+            memory::uncounted(|| self.keys.reserve(self.expected.keys.len()));
+        }
         loop {
             let key = match next.and_then(|next| self.expected_key(next)) {
                 Some((key, place)) => {
