@@ -2,7 +2,7 @@
 //! place.
 //!
 //! It knows the grammar and the graph, not scripts or the store. Paths of scripts are resolved and read here,
-//! and compiled in a higher crate.
+//! and compiled in a higher crate. `request_schema` compiles the schemas of pushed jobs, and checks the jobs.
 //!
 //! `load` finds the files, and `syntax` parses each. `settings`, `pipeline` and one file per section turn the
 //! trees into declarations. They read tables and values with `section` and `field`, and keys with `grammar`.

@@ -201,6 +201,25 @@ mod tests {
     }
 
     #[test]
+    fn a_format_is_checked_with_the_drafts_before_2019_only() {
+        let drafts = [
+            "draft-04/schema#",
+            "draft-06/schema#",
+            "draft-07/schema#",
+            "draft/2019-09/schema",
+            "draft/2020-12/schema",
+        ];
+        let is_checked = drafts.map(|draft| {
+            let scheme = if draft.starts_with("draft/") { "https" } else { "http" };
+            let schema =
+                json!({ "$schema": format!("{scheme}://json-schema.org/{draft}"), "format": "date-time" });
+            !faults(&schema, &json!("no date")).is_empty()
+        });
+        assert_eq!(is_checked, [true, true, true, false, false]);
+        assert_eq!(faults(&json!({ "format": "date-time" }), &json!("no date")), []);
+    }
+
+    #[test]
     fn a_mistake_in_a_schema_has_its_place_and_a_help() {
         let cases = [
             ("{\n \"type\": \"objekt\" }", Some((2, 10)), Some("the types are")),
